@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks.labels.__main__ import unknown
+from benchmarks.labels import unknown
 from benchmarks.observed import Run
 from benchmarks.truths import chosen
-from benchmarks.untrue.__main__ import highest_rate
+from benchmarks.untrue import highest_rate
 
 COMMANDS = (
     "accuracy.__main__", "comparisons", "compiles_explained", "costs.__main__", "gpu_check.__main__",
-    "labels.__main__", "untrue.__main__",
+    "labels", "untrue",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from benchmarks.beside import ROOT
 from benchmarks.gpu_check.findings import Findings
 from benchmarks.truths import know_peaks, label
 
-LOOPS = ROOT / "benchmarks" / "labels" / "loops.py"
+LOOPS = ROOT / "benchmarks" / "programs" / "loops.py"
 SECONDS = 9.0
 SECONDS_OF_A_CPU = 7.0
 

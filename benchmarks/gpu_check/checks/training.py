@@ -19,7 +19,7 @@ from benchmarks.gpu_check.transformer import (
     started,
     train,
 )
-from benchmarks.untrue.programs.truth import until
+from benchmarks.programs.truth import until
 from jaxobs.cli.demonstration import Size, train_step
 from jaxobs.hardware.chips import chips_by_alias, normalised
 

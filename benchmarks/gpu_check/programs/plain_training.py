@@ -10,7 +10,7 @@ import sys
 import time
 
 from benchmarks.gpu_check.transformer import LARGE, SMALL, batch_of, model_flops, started, train
-from benchmarks.untrue.programs.truth import until
+from benchmarks.programs.truth import until
 from jaxobs.cli.demonstration import train_step
 
 

@@ -26,7 +26,7 @@ from benchmarks.beside import busy
 from benchmarks.observed import How, Run
 from benchmarks.truths import Case, Figure, Shown, chosen, judge, label, options_of
 
-LOOPS = Path(__file__).with_name("loops.py")
+LOOPS = Path(__file__).parent / "programs" / "loops.py"
 
 WAITING = ("compute", "memory", "input", "host", "compile", "latency", "checkpoint", "communication")
 ASYNCHRONOUS = {

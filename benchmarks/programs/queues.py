@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.untrue.programs.truth import Clock, main, observer, until
+from benchmarks.programs.truth import Clock, main, observer, until
 
 
 def runs_out(products: str, every: str, steps: str) -> dict[str, Any]:

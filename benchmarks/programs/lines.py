@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.untrue.programs.truth import main, observer, timed_in_turn, until
+from benchmarks.programs.truth import main, observer, timed_in_turn, until
 
 LAYERS, BATCH, LENGTH, WIDTH, HEADS = 3, 4, 256, 192, 4
 

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.observed import How, Run
+from benchmarks.programs.truth import work_in_python
 from benchmarks.truths import Case, Figure, Shown, chosen, judge, label, options_of
-from benchmarks.untrue.programs.truth import work_in_python
 from jaxobs.probe.host_lines import BEFORE
 from jaxobs.report.flame_graph import dearest
 
 PROGRAMS = Path(__file__).with_name("programs")
-LOOPS = PROGRAMS.parents[1] / "labels" / "loops.py"
 
 
 def step_time(run: Run) -> Figure:
@@ -193,7 +192,7 @@ def sampler(run: Run) -> Figure:
 
 
 def case(name: str, file: str, words: str, *figures: Shown, how: How = "plain", **rest: Any) -> Case:
-    """A program of this folder: its file, and its name in it with its arguments."""
+    """A program of `programs/`: its file, and its name in it with its arguments."""
     return Case(name, PROGRAMS / f"{file}.py", figures, how, tuple(words.split()), **rest)
 
 
@@ -218,10 +217,7 @@ CASES = (
     case("short steps", "step_times", "short_steps 60", *QUANTILES[:2]),
     case("long steps", "step_times", "long_steps", step_time, run_time, operations, label(), how="observed"),
     case("steps that compile", "step_times", "compiling", one_pace, step_time_with_compiles),
-    Case(
-        "compute, host ahead", LOOPS, (label(), step_time), "observed",
-        ("unobserved", "compute", "12", "20"),
-    ),
+    case("compute, host ahead", "loops", "unobserved compute 12 20", label(), step_time, how="observed"),
     case("data that runs out", "queues", "runs_out 2 50 1020", label(), step_time, rate, how="observed"),
     case("long steps, data runs out", "queues", "runs_out 100 8 28", label(), step_time, run_time, how="observed"),
     case("small between large", "runs", f"in_turn 1 {' '.join(WIDTHS)}", *IN_TURN),

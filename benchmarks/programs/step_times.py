@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.paired import seconds_of
-from benchmarks.untrue.programs.truth import Clock, main, observer, until, work_in_python
+from benchmarks.programs.truth import Clock, main, observer, until, work_in_python
 
 
 def quantiles(times: list[float]) -> dict[str, Any]:

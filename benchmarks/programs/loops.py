@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from benchmarks.untrue.programs.truth import Clock, main, observer, until, work_in_python
+from benchmarks.programs.truth import Clock, main, observer, until, work_in_python
 
 PAUSE = 0.005
 """Seconds of an injected wait."""

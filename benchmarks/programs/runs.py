@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.untrue.programs.truth import Clock, main, observer, timed_in_turn, until
+from benchmarks.programs.truth import Clock, main, observer, timed_in_turn, until
 
 
 def large_output() -> dict[str, Any]:

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any
 
-from benchmarks.untrue.programs.truth import main, tell
+from benchmarks.programs.truth import main, tell
 
 RANK = """
 import time, jax, jax.numpy as jnp
