@@ -58,10 +58,9 @@ def watch(processes: dict[str, psutil.Process], seconds: float) -> dict[str, lis
     began, held = time.monotonic(), {name: list[Held]() for name in processes}
     while (elapsed := time.monotonic() - began) < seconds:
         for name, process in processes.items():
-            try:
-                held[name].append(held_by(process))
-            except (psutil.NoSuchProcess, LookupError):
+            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
                 sys.exit(f"FAILED: {name} has ended after {elapsed / 60:.1f} minutes")
+            held[name].append(held_by(process))
         time.sleep(SAMPLE_SECONDS)
     return held
 
