@@ -20,9 +20,9 @@ from benchmarks.truths import Figure, Table, chosen, options_of
 from jaxobs.cli.show import read_record
 from jaxobs.report.comparison import Cause, compare, relative
 from jaxobs.report.record import Record
+from tests.waiting import wait_for
 
 LAYERS = 3
-AGENT_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,9 @@ def record_of(folder: Path, seconds: float, settings: Mapping[str, str]) -> Reco
     ended = run(Path(__file__), *words, how="plain", timeout=seconds + 120, environment=environment)
     if ended.status:
         raise SystemExit(f"a training ended with status {ended.status}: {ended.stderr[-500:]}")
-    until = time.monotonic() + AGENT_SECONDS
-    while (record := read_record(str(folder))).content["state"] == "running" and time.monotonic() < until:
-        time.sleep(0.5)  # the job's end waits for its agent only for a moment
-    return record
+    # The job's end waits for its agent only for a moment.
+    wait_for(lambda: read_record(str(folder)).content["state"] != "running", "the end in the record")
+    return read_record(str(folder))
 
 
 def judged(pair: Pair, before: Record, after: Record) -> list[Figure]:

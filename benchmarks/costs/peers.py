@@ -10,12 +10,12 @@ import importlib
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, NamedTuple
 
+from benchmarks.beside import page_at
 from benchmarks.costs.processes import answer
 
 PAGE_PATIENCE = 30.0
@@ -267,8 +267,7 @@ def _first_page() -> float:
     while (address := jaxobs.instrument().address) is None and time.monotonic() < deadline:
         time.sleep(0.01)
     assert address is not None
-    with urllib.request.urlopen(address, timeout=PAGE_PATIENCE) as page:
-        page.read()
+    page_at(address)
     return time.perf_counter()
 
 
