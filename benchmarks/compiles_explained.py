@@ -13,8 +13,10 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -23,6 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxobs
+from benchmarks.paired import seconds_of
+from benchmarks.programs.truth import asleep, work_in_python
 from benchmarks.truths import Figure, Table, chosen, options_of
 
 TOLERANCE = 0.1
@@ -31,22 +35,11 @@ MIN_SECONDS = 0.01
 
 LAYERS, FEWER, MEGABYTES = 300, 20, 200
 
-clocks: dict[str, float] = {}
+PARTS = {work_in_python: 0.15, asleep: 0.05}
+"""What a slow trace does at each of its turns, with the seconds that it takes."""
 
-
-def busy(seconds: float) -> None:
-    """Python that never lets go of the interpreter lock by itself."""
-    began = time.perf_counter()
-    while time.perf_counter() < began + seconds:
-        pass
-    clocks["busy"] = clocks.get("busy", 0.0) + time.perf_counter() - began
-
-
-def sleeping(seconds: float) -> None:
-    """A call that blocks."""
-    began = time.perf_counter()
-    time.sleep(seconds)
-    clocks["sleeping"] = clocks.get("sleeping", 0.0) + time.perf_counter() - began
+clocks: dict[str, float] = defaultdict(float)
+"""Seconds in each of these."""
 
 
 def unrolled(weights: jax.Array, x: jax.Array) -> jax.Array:
@@ -59,8 +52,8 @@ def unrolled(weights: jax.Array, x: jax.Array) -> jax.Array:
 def python_heavy(x: jax.Array) -> jax.Array:
     """A trace that takes four seconds of Python."""
     for _ in range(FEWER):
-        busy(0.15)
-        sleeping(0.05)
+        for part, seconds in PARTS.items():
+            clocks[part.__name__] += seconds_of(partial(part, seconds))
         x = jnp.sin(x)
     return x
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.paired import seconds_of
-from benchmarks.programs.truth import Clock, main, observer, until, work_in_python
+from benchmarks.programs.truth import Clock, asleep, main, observer, until, work_in_python
 
 PAUSE = 0.02
 
@@ -73,11 +73,6 @@ def fetch() -> float:
     """The next batch, for which it waits."""
     time.sleep(PAUSE)
     return 0.0
-
-
-def asleep(seconds: float) -> None:
-    """A call that blocks."""
-    time.sleep(seconds)
 
 
 def native(seconds: float) -> None:

@@ -82,3 +82,8 @@ def work_in_python(seconds: float) -> None:
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         pass
+
+
+def asleep(seconds: float) -> None:
+    """A call that blocks the host."""
+    time.sleep(seconds)
