@@ -18,7 +18,6 @@ from benchmarks.observed import Run, run
 from benchmarks.truths import Figure, Value
 
 FIGURES = "figures.jsonl"
-NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,12 @@ class Findings:
         self.evidence(name).write_text(json.dumps(document, indent=1, default=str), encoding="utf-8")
 
     def run(
-        self, name: str, script: Path, *words: str, variables: Mapping[str, str] = NONE, **how: Any
+        self,
+        name: str,
+        script: Path,
+        *words: str,
+        variables: Mapping[str, str] = MappingProxyType({}),
+        **how: Any,
     ) -> Run:
         """Run a script on this platform, and keep what it wrote as evidence of that name. `how`: as for `run`."""
         # The harness has the CPU's otherwise; an empty platform is JAX's own choice.
