@@ -12,6 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+
 from benchmarks.programs.truth import Clock, main, observer, until, work_in_python
 
 PAUSE = 0.005
@@ -49,8 +54,6 @@ fusion (openxla/xla, xla_gpu_gemm_rewrite_size_threshold)."""
 
 def sizes() -> Sizes:
     """Those for JAX's default backend."""
-    import jax
-
     return CPU if jax.default_backend() == "cpu" else GPU
 
 
@@ -59,10 +62,7 @@ def noise(size: int) -> Any:
 
     Not one value throughout: by such a constant jaxlib 0.10.2 multiplies wrongly on CPUs, reading beyond its end.
     """
-    import jax.numpy as jnp
-    import numpy
-
-    return jnp.asarray(numpy.random.default_rng(0).standard_normal((size, size), numpy.float32) / size**0.5)
+    return jnp.asarray(np.random.default_rng(0).standard_normal((size, size), np.float32) / size**0.5)
 
 
 Watch = Callable[[Any], Any]
@@ -71,9 +71,6 @@ Watch = Callable[[Any], Any]
 
 def small_step(watch: Watch) -> Any:
     """A fraction of a millisecond of products, and some milliseconds to compile."""
-    import jax
-    import jax.numpy as jnp
-
     weights = noise(256)
 
     @watch
@@ -92,9 +89,6 @@ Turn = Callable[[int], Any]
 
 def compute(watch: Watch) -> Turn:
     """Products."""
-    import jax
-    import jax.numpy as jnp
-
     wide = noise(sizes().square)
 
     @watch
@@ -109,8 +103,6 @@ def compute(watch: Watch) -> Turn:
 
 def product(watch: Watch, left: Any, right: Any) -> Turn:
     """One product of two matrices."""
-    import jax
-
     multiply = watch(jax.jit(lambda x, y: x @ y))
     return lambda _: multiply(left, right)
 
@@ -128,9 +120,6 @@ def large(watch: Watch) -> Turn:
 
 def memory(watch: Watch) -> Turn:
     """A triad over more than any cache holds."""
-    import jax
-    import jax.numpy as jnp
-
     # 128 MiB on a CPU: no cache holds it. Donated: memory that is new each time is slow at its first touch.
     triad = watch(jax.jit(lambda x, y: x * 0.5 + y, donate_argnums=0))
     shape = (sizes().rows, 2**20)
@@ -146,9 +135,6 @@ def memory(watch: Watch) -> Turn:
 
 def latency(watch: Watch) -> Turn:
     """Many products of next to nothing."""
-    import jax
-    import jax.numpy as jnp
-
     size, links = sizes().tiny, sizes().links
     tiny = jnp.ones((size, size)) / size if size == CPU.tiny else noise(size)
 
@@ -164,10 +150,6 @@ def latency(watch: Watch) -> Turn:
 
 def communication(watch: Watch) -> Turn:
     """An all-reduce over eight devices."""
-    import jax
-    import jax.numpy as jnp
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
     mesh = Mesh(jax.devices(), ("data",))
     by_row, whole = PartitionSpec("data", None), PartitionSpec()
     rows = jax.device_put(jnp.ones((8, 2**22)), NamedSharding(mesh, by_row))
@@ -177,8 +159,6 @@ def communication(watch: Watch) -> Turn:
 
 def waiting(watch: Watch) -> Turn:
     """A small step; what takes the time is around it."""
-    import jax.numpy as jnp
-
     step = small_step(watch)
     batch = jnp.ones((64, 256))
     return lambda _: step(batch)
@@ -186,10 +166,8 @@ def waiting(watch: Watch) -> Turn:
 
 def recompiling(watch: Watch) -> Turn:
     """A new shape each step."""
-    import numpy
-
     step = small_step(watch)
-    return lambda number: step(numpy.ones((64 + number, 256), numpy.float32))
+    return lambda number: step(np.ones((64 + number, 256), np.float32))
 
 
 def transfer(watch: Watch) -> Turn:
@@ -197,12 +175,9 @@ def transfer(watch: Watch) -> Turn:
 
     Pinned, as a copy from and to pageable memory goes through the processor, which then takes the time.
     """
-    import jax
-    import jax.numpy as jnp
-
     home = jax.devices()[0]
-    on_host = jax.sharding.SingleDeviceSharding(home, memory_kind="pinned_host")
-    on_device = jax.sharding.SingleDeviceSharding(home, memory_kind="device")
+    on_host = SingleDeviceSharding(home, memory_kind="pinned_host")
+    on_device = SingleDeviceSharding(home, memory_kind="device")
     look = watch(jax.jit(lambda x: jnp.sum(x[:1024])))
     held = [jnp.arange(2**27, dtype=jnp.float32)]
 
@@ -242,8 +217,6 @@ def numbers(name: str, seconds: float) -> Iterator[int]:
 
 def train(name: str, turn: Turn, numbers: Iterable[int], every: int, obs: Any = None) -> None:
     """The loop, which waits for the device each `every` so many steps; with an observer its checkpoints are marked."""
-    import numpy
-
     for number in numbers:
         made = turn(number)
         if name == "host":
@@ -252,7 +225,7 @@ def train(name: str, turn: Turn, numbers: Iterable[int], every: int, obs: Any = 
             saves = obs is not None and name in {"checkpoint", "copying"}
             with obs.phase("checkpoint") if saves else contextlib.nullcontext():
                 if name == "copying":
-                    numpy.array(made)
+                    np.array(made)
                 made.block_until_ready()
                 time.sleep(4 * PAUSE * every if name == "checkpoint" else 0)
 
