@@ -101,7 +101,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
     """A function that returns the servers at each call. Raises InputError for an address that cannot be one."""
-    from jaxobs.cli.top.servers import distinct, own_targets, target_of, targets_in
+    from jaxobs.cli.top.servers import own_targets, target_of, targets_in
 
     if not addresses:
         return lambda: own_targets(os.environ)
@@ -110,7 +110,7 @@ def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
 
     def find() -> list[Target]:
         try:
-            return distinct([*fixed, *(target for each in directories for target in targets_in(each))])
+            return [*fixed, *(target for each in directories for target in targets_in(each))]
         except OSError as error:
             raise InputError(f"cannot read {error.filename}: {error.strerror or error}") from None
 

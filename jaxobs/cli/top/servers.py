@@ -58,6 +58,10 @@ class NothingListensError(NoSnapshotError):
     """No process listens at this port: the job has not begun, or has ended."""
 
 
+class AnotherProcessError(NoSnapshotError):
+    """Another process than the one that is asked for has this port now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A metrics server."""
@@ -184,6 +188,10 @@ class SnapshotClient:
             raise self._explained(error) from None
         finally:
             self.close()
+        if status == HTTPStatus.GONE:
+            raise AnotherProcessError(
+                f"{self._target}: this rank has ended, and another process has its port"
+            )
         if status != HTTPStatus.OK:
             raise NoSnapshotError(self._refusal(status, body))
         return self._read(body)
@@ -242,8 +250,6 @@ class SnapshotClient:
             return f"{target} wants a token: give --token-file FILE, or set JAXOBS_METRICS_TOKEN_FILE"
         if status == HTTPStatus.UNAUTHORIZED:
             return f"{target} refuses this token: give the one in the job's JAXOBS_METRICS_TOKEN_FILE"
-        if status == HTTPStatus.GONE:
-            return f"{target}: this rank has ended, and another process has its port"
         if status == HTTPStatus.MISDIRECTED_REQUEST and first_line:
             return f"{target}: {first_line[0]}"
         return str(self._stranger(f"it answers {status} to GET /snapshot"))

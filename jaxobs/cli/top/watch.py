@@ -12,6 +12,7 @@ from jaxobs.cli import using
 from jaxobs.cli.top.servers import (
     MAX_TARGETS,
     Access,
+    AnotherProcessError,
     Answer,
     NoSnapshotError,
     NothingListensError,
@@ -96,6 +97,8 @@ class Watch:
         self._find, self._access = find, access
         self._found = -_DIRECTORY_SECONDS
         self._named: list[Target] = []
+        self._gone: set[Target] = set()
+        """Processes of which it is known that they have ended, as others have their ports."""
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="jaxobs-top")
         self._under_way: dict[Future[Answer], Watched] = {}
         self.ranks: list[Watched] = []
@@ -143,6 +146,8 @@ class Watch:
             rank.problem = printable(ended if rank.document else f"{error}: {_ASK}")
         except (NoSnapshotError, InputError) as error:
             rank.problem = printable(str(error))  # it may quote what the server has said
+            if isinstance(error, AnotherProcessError):
+                self._gone.add(rank.target)
         else:
             self._admit(list(self._neighbours(rank.target, answer.neighbours)))
             # Not `sort`, which empties the list meanwhile: the view reads it on its own thread.
@@ -164,9 +169,12 @@ class Watch:
         A token goes to no guess, where anybody may listen: the servers that it was given for name the other ranks.
         """
         targets = [target for target in targets if self._access.token is None or not target.guessed]
-        known, self._named = set(self._named), distinct([*self._named, *targets])
+        known = set(self._named)
+        self._named = distinct(target for target in (*self._named, *targets) if target not in self._gone)
         new = [target for target in self._named if target not in known]
-        self.ranks += [Watched(target, SnapshotClient(target, self._access)) for target in new]
+        taken = {(target.host, target.port) for target in new}
+        left = [rank for rank in self.ranks if (rank.target.host, rank.target.port) not in taken]
+        self.ranks = left + [Watched(target, SnapshotClient(target, self._access)) for target in new]
 
 
 def _place(rank: Watched) -> tuple[str, int, str]:
