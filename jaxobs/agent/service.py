@@ -22,12 +22,12 @@ from jaxobs.agent.plugins import load_plugins
 from jaxobs.agent.silence import waits_for_us, why_silent
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.hangs import UNANSWERED, Hang
+from jaxobs.derive.loops.hangs import MIN_SECONDS, UNANSWERED, Hang
 from jaxobs.flow import wire
 from jaxobs.flow.job_pipe import JobPipe
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.hardware.peaks import Peaks
-from jaxobs.model.clock import ClockAnchor, monotonic, now, process_time, seconds
+from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now, process_time, seconds
 from jaxobs.model.events import (
     BackendFound,
     Event,
@@ -383,6 +383,8 @@ class Service:
 
     def _new_snapshot(self) -> SnapshotData:
         """Make a new snapshot and offer it to every exporter."""
+        if (late := monotonic() - self._due) > MIN_SECONDS:
+            self.fold.hangs.suspended(round(late * NANOSECONDS))
         self._earliest = monotonic() + MIN_INTERVALS * self._interval
         self._due = monotonic() + MAX_INTERVALS * self._interval
         self.clock.follow()

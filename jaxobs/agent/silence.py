@@ -7,7 +7,8 @@ import os
 from collections import Counter
 from pathlib import Path
 
-STOPPED = "it was stopped by a signal (SIGSTOP, or a debugger)"
+from jaxobs.derive.loops.hangs import STOPPED
+
 DOING = {
     "T": STOPPED,
     "t": STOPPED,

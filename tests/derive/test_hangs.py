@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.hangs import FIRST_SECONDS, LOST, MIN_SECONDS, PAUSES
+from jaxobs.derive.loops.hangs import FIRST_SECONDS, LOST, MIN_SECONDS, PAUSES, STOPPED
+from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import (
     UNMARKED,
     Compilation,
@@ -227,12 +228,65 @@ def test_the_first_steps_are_none() -> None:
     assert not fold.stands_still(at(end + 1200.0))
 
 
-def test_the_first_run_of_a_function_may_take_as_long_as_it_likes() -> None:
+def test_the_first_run_of_a_function_may_take_minutes() -> None:
     fold, end = trained()
-    fold.apply(RunUnderWay(5, at(end), at(end + 15.5)))
-    assert not fold.stands_still(at(end + 16.0))
+    for until, is_long in ((16.0, False), (FIRST_SECONDS - 1.0, False), (FIRST_SECONDS + 1.0, True)):
+        fold.apply(RunUnderWay(5, at(end), at(end + until)))
+        assert (fold.stands_still(at(end + until)) is not None) == is_long
+    fold, end = trained()
+    fold.apply(RunUnderWay(5, at(end), at(end + 16.0)))
     fold.executables.runs_of = lambda run: 2  # type: ignore[method-assign]
     assert fold.stands_still(at(end + 16.0))
+
+
+def silent(fold: Fold, end: float) -> None:
+    """The job does not answer, and is a hang for that."""
+    fold.observation.last_heard = at(end)
+    assert fold.stands_still(at(end + 16.0)) is not None
+    fold.stands_still(at(end + 22.0))
+    assert fold.hangs.now is not None
+
+
+def test_stacks_that_come_late_are_taken_all_the_same() -> None:
+    fold, end = trained()
+    silent(fold, end)
+    fold.apply(stacks(end + 23.0, "train.py:12 main", activity="device"))
+    fold.stands_still(at(end + 24.0))
+    (row,) = fold.snapshot(at(end + 25.0))["hangs"]
+    assert (row["line"], row["activity"], row["over"]) == ("train.py:12 main", "device", False)
+    assert fold.hangs.now is not None
+    assert not fold.hangs.now.silence, "it is told again, with its line"
+
+
+def test_a_pause_in_which_the_process_was_stopped_is_none_to_learn_from() -> None:
+    fold, end = trained()
+    silent(fold, end)
+    fold.hangs.silenced(f"the process does not answer: {STOPPED}")
+    fold.apply(step(20, end, end + 3600.0, runs=()))
+    assert fold.stands_still(at(end + 3600.0 + MIN_SECONDS + 1)) is not None
+
+
+def test_time_in_which_the_watchdog_did_not_run_either_is_no_pause() -> None:
+    fold, end = trained()
+    fold.hangs.suspended(3600 * NANOSECONDS)
+    assert fold.stands_still(at(end + 3610.0)) is None
+    fold.apply(step(20, end, end + 3610.0, runs=()))
+    assert fold.stands_still(at(end + 3610.0 + PAUSES * 10.0 + 1)) is not None
+    fold.hangs.suspended(3600 * NANOSECONDS)
+    fold.stands_still(at(end + 3610.0 + PAUSES * 10.0 + 3604.0))
+    assert fold.hangs.now is None, "the answer is still waited for"
+
+
+@pytest.mark.parametrize(
+    ("call", "frame"), [("input", "train.py:12 main"), ("", "kernelbase.py:1 _input_request")]
+)
+def test_a_loop_that_asks_a_person_does_not_hang(call: str, frame: str) -> None:
+    fold, end = trained()
+    assert fold.stands_still(at(end + 16.0)) is not None
+    row = (MAIN, "MainThread", "train.py:12 main", call, "waiting", (frame, "train.py:12 main"))
+    fold.apply(StacksTaken((row,), at(end + 16.5)))
+    fold.stands_still(at(end + 17.0))
+    assert fold.hangs.now is None
 
 
 @pytest.mark.parametrize(

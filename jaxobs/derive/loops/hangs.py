@@ -48,7 +48,8 @@ PAUSES: Final = 4.0
 """Multiple of the longest pause so far from which on a pause is a hang: an evaluation every so often is none."""
 
 FIRST_SECONDS: Final = 300.0
-"""The same for the first step of a pass: a loader starts its workers anew, and fills their queues."""
+"""The same for the first step of a pass, as a loader starts its workers anew and fills their queues, and for the first
+run of an executable, which may be an evaluation in one call."""
 
 MIN_STEPS: Final = 10
 """Steps of a loop from which on its pauses are known: before that it starts up, and its loader with it."""
@@ -71,8 +72,14 @@ CALLS_KEPT: Final = 100
 KEPT: Final = 5
 """Newest hangs that are shown."""
 
+STOPPED: Final = "it was stopped by a signal (SIGSTOP, or a debugger)"
+"""Said of a process that does not answer for that."""
+
 DEBUGGERS: Final = ("pdb.py:", "bdb.py:", "pydevd.py:")
 """Files of debuggers, in which a program waits for a person."""
+
+PROMPT, NOTEBOOK_PROMPT = "input", " _input_request"
+"""The call in which it does so in a terminal, and the function of ipykernel's."""
 
 Sign = (
     StepEnded | StepCompleted | ExecutableRan | FunctionCalled | CompilePhaseStarted | CompilePhaseEnded
@@ -190,6 +197,8 @@ class Hangs:
         """When the stacks were last taken, or asked for in vain."""
         self._cleared = False
         """Whether the pause under way is known to be none of a loop."""
+        self._suspended = 0
+        """Nanoseconds of it in which this process did not run either."""
         self._answer: tuple[ThreadStack, ...] = ()
 
     @property
@@ -218,9 +227,10 @@ class Hangs:
         """The job got on at `time`, after a pause of so many nanoseconds of a loop that runs; 0 if it was none."""
         if time <= self._last:
             return
-        if self._last and not self._enters and not self._cleared:
-            self._longest = max(self._longest, seconds(pause))
-        self._last = time
+        is_stopped = self.now is not None and STOPPED in self.now.silence
+        if self._last and not (self._enters or self._cleared or is_stopped):
+            self._longest = max(self._longest, seconds(pause - self._suspended))
+        self._last, self._suspended = time, 0
         self._asked, self._cleared, self._answer = None, False, ()
         if (hang := self.now) is not None:
             # What was on its way when the job fell silent tells only when that began.
@@ -248,11 +258,14 @@ class Hangs:
         if where.loop is not None and self._last != self._last_at_look:
             self._last_at_look = self._last
             self._lines = self._lines[1], frozenset(each.line for each in where.loop.host.seconds)
+        if answer and (self._asked is not None or self.now is not None):  # it may come late
+            self._decide(now, where, answer, "")
+            return False
         if self._asked is not None:
             silent = where.heard is None or where.heard < self._asked
             patience = ANSWER_SECONDS if silent else LOST_SECONDS
-            if answer or seconds(now - self._asked) > patience:
-                self._decide(now, where, answer, UNANSWERED if silent else LOST)
+            if seconds(now - self._asked) > patience:
+                self._decide(now, where, (), UNANSWERED if silent else LOST)
             return False
         if self.now is not None:
             is_due = seconds(now - self._looked) > AGAIN_SECONDS
@@ -262,6 +275,11 @@ class Hangs:
             self._asked = now
         return is_due
 
+    def suspended(self, nanoseconds: int) -> None:
+        """Leave out time in which this process did not run either: the machine slept, or all of the job was stopped."""
+        self._suspended += nanoseconds
+        self._asked = None if self._asked is None else self._asked + nanoseconds
+
     def silenced(self, reason: str) -> None:
         """Say why the job has not answered, as the system tells it."""
         if self.now is not None:
@@ -270,12 +288,13 @@ class Hangs:
     def _is_long(self, now: int, where: Where) -> bool:
         """Whether the pause since the last sign is far longer than any before it."""
         loop = where.loop
-        if loop is None or where.excused or (where.under_way and where.is_first_run):
+        if loop is None or where.excused:
             return False
         # A host that waits for many steps at once looks idle where none of their completions is seen.
         usual = FACTOR * loop.stalls.usual if self._unseen >= UNSEEN_IN_A_ROW else 0.0
-        limit = max(FIRST_SECONDS if self._enters else MIN_SECONDS, PAUSES * self._longest, usual)
-        return loop.steps >= MIN_STEPS and seconds(now - self._last) > limit
+        is_first = self._enters or (where.under_way is not None and where.is_first_run)
+        limit = max(FIRST_SECONDS if is_first else MIN_SECONDS, PAUSES * self._longest, usual)
+        return loop.steps >= MIN_STEPS and seconds(now - self._last - self._suspended) > limit
 
     def _decide(self, now: int, where: Where, stacks: tuple[ThreadStack, ...], silence: str) -> None:
         """Decide by the stacks, or where there are none, `silence` says why.
@@ -286,8 +305,9 @@ class Hangs:
         loop = where.loop
         is_over = bool(stacks) and not (loop and self._is_in_loop(stack_of(stacks, loop.thread), where))
         if (hang := self.now) is not None:
+            known = {"stacks": stacks, "silence": ""} if stacks else {}
             ended = now if is_over else None
-            self.kept[-1] = replace(hang, stacks=stacks or hang.stacks, ended=ended, devices=where.loads())
+            self.kept[-1] = replace(hang, ended=ended, devices=where.loads(), **known)
             self._cleared = is_over
         elif loop is None or is_over:
             self._cleared = True
@@ -295,7 +315,7 @@ class Hangs:
             self.count[loop.name] += 1
             found = Hang(
                 loop.name, loop.steps, self._in_flight(loop), self._last, self._longest, where.function, loop.thread,
-                stacks=stacks, silence="" if stacks else silence, devices=where.loads(),
+                stacks=stacks, silence=silence, devices=where.loads(),
             )  # fmt: skip
             self.kept.append(found)
 
@@ -314,7 +334,9 @@ class Hangs:
         was sampled, or called what was compiled; where no iteration tells its end, between the first and the last of
         these lines.
         """
-        if stack is None or any(frame.startswith(DEBUGGERS) for frame in stack.frames):
+        if stack is None or stack.waits_in == PROMPT:
+            return False
+        if any(frame.startswith(DEBUGGERS) or frame.endswith(NOTEBOOK_PROMPT) for frame in stack.frames):
             return False
         ranges = _ranges([*self._lines[0], *self._call_lines])
         if where.under_way is not None or (where.iterated and not ranges):
