@@ -7,14 +7,28 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from jaxobs.cli import say, using
 from jaxobs.cli.console import Parser, write_output
 from jaxobs.cli.show import of_one_run, read_record, records_directory
 from jaxobs.cli.terminal import look_of
-from jaxobs.report.postmortem import BEFORE, RECORDER, Flight, as_data, read_flight, story, story_page
+from jaxobs.report.postmortem import (
+    BEFORE,
+    RECORDER,
+    Flight,
+    Start,
+    as_data,
+    clocks_ahead,
+    read_flight,
+    story,
+    story_page,
+)
 from jaxobs.report.text_table import to_text
 from jaxobs.vocabulary import InputError
+
+CLOCKS_APART: Final = 600.0
+"""Seconds by which the clocks of two hosts may differ."""
 
 SUMMARY = "tell what happened before a run ended, over all its ranks"
 
@@ -51,18 +65,40 @@ def run(arguments: list[str]) -> int:
 
 
 def _flights(folders: Iterable[Path]) -> list[Flight]:
-    """The flights of the run whose recorder was written last."""
+    """The flights of the run whose recorder was written last, on one clock.
+
+    Of a rank it is the newest: who starts by hand what is told no number gives each start the same id.
+    """
     found: dict[Path, Flight] = {}
-    start = None
-    for path in sorted(folders, key=lambda folder: (folder / RECORDER).stat().st_mtime, reverse=True):
-        try:
-            flight = read_flight(path, start)
-        except OSError as error:
-            say("jaxobs postmortem", f"{path} is left out: {error.strerror}")
+    newest, ranks = None, set[str]()
+    for path in sorted(folders, key=_written, reverse=True):
+        flight = _read(path, newest.start if newest else None)
+        if flight is None or ("jax.process_index" in flight.who and flight.rank in ranks):
             continue
-        if flight is not None:
-            found[path], start = flight, flight.start
-    return [found[path] for path in sorted(found)]
+        newest = newest or flight
+        if flight.last["at"] + CLOCKS_APART >= (newest.began or 0.0):
+            found[path] = flight
+            ranks.add(flight.rank)
+    paths = sorted(found)
+    ahead = clocks_ahead([found[path] for path in paths]) if paths else []
+    for path, seconds in zip(paths, ahead, strict=True):
+        if seconds:
+            found[path] = _read(path, None, seconds) or found[path]
+    return [found[path] for path in paths]
+
+
+def _written(folder: Path) -> float:
+    """When a folder's recorder was last written to, in Unix seconds; 0 where there is none."""
+    path = folder / RECORDER
+    return path.stat().st_mtime if path.is_file() else 0.0
+
+
+def _read(path: Path, start: Start | None, ahead: float = 0.0) -> Flight | None:
+    try:
+        return read_flight(path, start, ahead)
+    except OSError as error:
+        say("jaxobs postmortem", f"{path} is left out: {error.strerror}")
+        return None
 
 
 def _folders(directory: Path) -> list[Path]:

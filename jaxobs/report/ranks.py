@@ -25,6 +25,11 @@ HANGING: Final = "◀ hangs"
 GONE: Final = "✗"
 """Marks a rank of which nothing new is known."""
 
+_WAITS: Final = {activities.DEVICE, activities.UNKNOWN}
+"""What a thread does that is not known to hold others up."""
+
+_OF_HANG: Final = ("loop", "steps", "steps_in_flight", "seconds", "activity", "line", "line_reason")
+
 
 @dataclass(frozen=True, slots=True)
 class Observed:
@@ -45,15 +50,17 @@ def marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for run in {row["run_id"] for row in rows}:  # others do not wait for this one
         alike = [row for row in rows if row["run_id"] == run]
         for lag, shares in (("lag", "shares"), ("lag_in_all", "shares_in_all")):
-            known = [row for row in alike if row[shares]]
+            known = [row for row in alike if row[shares] and not row["problem"]]
             for row, cost in zip(known, lags([row[shares] for row in known]), strict=True):
                 row[lag] = cost
         slowest = max(alike, key=lambda row: row["lag"])
         if slowest["lag"] > LAGS:
-            others = [row["shares"] for row in alike if row["shares"] and row is not slowest]
+            others = [
+                row["shares"] for row in alike if row is not slowest and row["shares"] and not row["problem"]
+            ]
             slowest["lags"] = True
             slowest["through"] = _through(slowest, others)
-        for row, why in _waited_for(alike):
+        for row, why in waited_for(alike):
             row["hangs"], row["hangs_as"] = True, why
     return rows
 
@@ -72,26 +79,40 @@ def _through(slowest: Row, others: Sequence[Mapping[str, float]]) -> str | None:
     return largest if largest and more[largest] >= slowest["lag"] / 2 else None
 
 
-def _waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any], str]]:
+def waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any], str]]:
     """Ranks of a run that stand still and that others wait for, and how they differ from these.
 
-    They do not wait for the device themselves; where all wait for it, they have the fewest steps (the rules of
-    JaxRankHangs in deploy/prometheus), or else one waits at another line than all others. None where one has come no
-    further that is not known to stand still, yet or any more: it may be what all wait for.
+    They do not wait for the device themselves. Where all wait alike, and all ranks of the run are known to, they have not
+    ended a step that another's device is done with, or else one is at another line than all others. A rank of which that
+    is not known, as one in a checkpoint or on another host, may be what all wait for.
     """
     still = [row for row in ranks if row["hang"] and not row["problem"]]
-    if elsewhere := [row for row in still if row["hang"]["activity"] != activities.DEVICE]:
-        return [(row, "it does not wait for its device") for row in elsewhere]
-    fewest = min((row["steps"] or 0 for row in still), default=0)
-    behind = [row for row in still if (row["steps"] or 0) == fewest]
-    if any((row["steps"] or 0) <= fewest for row in ranks if row not in still):
+    own = [row for row in still if row["hang"]["activity"] not in _WAITS]
+    lines = [row["hang"]["line"] for row in still]
+    apart, alone = the_other(lines), [(row, "it does not wait for its device") for row in own]
+    if own and (len(own) < len(still) or len(own) == 1 or (apart is None and len({*lines}) > 1)):
+        return alone
+    if len(still) < max(len(ranks), *(row["ranks"] or 1 for row in ranks)):
         return []
-    if any((row["steps"] or 0) > fewest for row in ranks):
-        return [(row, f"it has ended the fewest steps, {count(fewest)}") for row in behind]
     if len(ranks) == 1:
-        return [(row, "it is the only rank") for row in behind]
-    apart = the_other([row["hang"]["line"] for row in behind])
-    return [] if apart is None else [(behind[apart], "its thread is at another line than all others")]
+        return [(still[0], "it is the only rank")]
+    if behind := _behind(still):
+        return [(row, f"it has ended the fewest steps, {count(row['hang']['steps'])}") for row in behind]
+    return alone if apart is None else [(still[apart], "its thread is at another line than all others")]
+
+
+def _behind(still: Sequence[Row]) -> list[Row]:
+    """Ranks that have ended the fewest steps, where the device of another is known to be done with more.
+
+    A host that does not wait is ahead of its device by more steps than another: what it has ended alone says nothing.
+    """
+    hangs = [row["hang"] for row in still]
+    steps = [hang.get("steps") for hang in hangs]
+    if None in steps or len({hang.get("loop") for hang in hangs}) > 1:
+        return []
+    ahead = [hang.get("steps_in_flight") for hang in hangs]
+    done = [ended - more for ended, more in zip(steps, ahead, strict=True) if more is not None]
+    return [row for row in still if row["hang"]["steps"] == min(steps) < max(done, default=0)]
 
 
 def the_other(values: Sequence[object]) -> int | None:
@@ -138,14 +159,17 @@ def row_of(rank: Observed, wanted_loop: str | None = None) -> dict[str, Any]:
     in_all = loop.get("wall_seconds") or 0.0
     spent = loop.get("components") or {} if in_all else {}
     hang = next((hang for hang in rank.document.get("hangs") or () if not hang["over"]), None)
-    hang = hang and {key: hang.get(key) for key in ("activity", "seconds", "line", "line_reason")}
+    hang = hang and {key: hang.get(key) for key in _OF_HANG}
+    if hang and process.get("counts_begin_seconds") is not None:  # earlier steps were lost with an agent
+        hang["steps"] = None
     place = hang and (hang["line"] or hang["line_reason"])
     shares = _known(verdict.get("shares") or {}, loop)
     own = [shares[name] for name in ("input", "host") if name in shares]
     return {
-        "rank": process.get("process_index"), "run": process.get("run") or process.get("service_name"),
+        "rank": process.get("process_index"), "ranks": process.get("process_count"),
+        "run": process.get("run") or process.get("service_name"),
         "run_id": process.get("run_id"), "host": process.get("host_name"), "address": rank.address,
-        "problem": rank.problem,
+        "problem": rank.problem, "doing": "; ".join(in_progress(process)),
         "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
         "mfu": loop.get("mfu"),
         "label": verdict.get("label"), "shares": shares, "waits": shares.get("communication"),
@@ -168,9 +192,20 @@ def dearest(rows: list[dict[str, Any]]) -> str | None:
     still = [each for each in rows if each["hang"] and not each["problem"]]
     if not still:
         return None
-    alone = f"Rank {still[0]['rank']} waits for its device"
-    who = alone if len(still) == 1 else f"{count(len(still))} ranks wait for their devices"
-    return f"{who}: no step for {still[0]['still']}"
+    waits = all(each["hang"]["activity"] == activities.DEVICE for each in still)
+    alone = f"Rank {still[0]['rank']} {'waits for its device' if waits else 'stands still'}"
+    many = f"{count(len(still))} ranks {'wait for their devices' if waits else 'stand still'}"
+    busy = (f"; rank {row['rank']} is {row['doing']}" for row in rows if row["doing"] and not row["hang"])
+    return f"{alone if len(still) == 1 else many}: no step for {still[0]['still']}{''.join(busy)}"
+
+
+def in_progress(process: Mapping[str, Any]) -> list[str]:
+    """What a process is compiling, and the phases that it is in, in words."""
+    return [
+        f"{word} {name} for {duration(spent)}"
+        for word, key in (("compiling", "compiling"), ("in phase", "phases"))
+        for name, spent in (process.get(key) or {}).items()
+    ]
 
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:
@@ -194,6 +229,7 @@ def columns(rows: Sequence[Row]) -> Iterator[Column]:
     yield text("limited by", "label")
     if any(row["still"] for row in rows):
         yield text("no step for", "still")
+        yield text("meanwhile", "doing")
     yield text("", "problem")
 
 

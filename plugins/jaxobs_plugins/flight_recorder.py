@@ -34,6 +34,9 @@ MIN_SPAN: Final = 0.05
 MAX_RECORDED: Final = 5
 """Values of the user's that are kept of each loop: a loss and what stands beside it."""
 
+OF_PROCESS: Final = ("seconds", "counts_begin_seconds", "compiling", "phases", "running")
+"""What is kept of the process: its age, since when steps are counted where an agent was lost, what is under way."""
+
 KEPT_SPANS: Final = {"jax.compile", "jax.phase", "jax.profile"}
 
 
@@ -133,7 +136,7 @@ def moment(at: float, document: Mapping[str, Any]) -> Moment:
             }
             for name, loop in document["loops"].items()
         },
-        **{key: process[key] for key in ("compiling", "phases", "running") if process.get(key)},
+        **{key: process[key] for key in OF_PROCESS if process.get(key)},
         "memory": memory.get("in_use_bytes"),
         "devices": [
             (device.get("memory") or {}).get("in_use_bytes") for device in document.get("devices") or ()

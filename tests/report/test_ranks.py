@@ -19,6 +19,7 @@ def test_what_one_rank_costs_the_others_is_at_most_all_their_time(shares):
 
 def observed(index, run="first", problem=None, **parts):
     process = {**document()["process"], "process_index": index, "run": run, "run_id": run}
+    process["process_count"] = None
     loops = {"train": {**loop(**parts), "profile": {"windows": 1}}}
     return Observed(f"node1:{9464 + index}", document(process=process, loops=loops), problem)
 
@@ -102,7 +103,7 @@ def test_ranks_that_are_alike_do_not_lag():
         ),  # it waits for one that is not known to stand still yet
         ([None, None, None], [700, 700, 700], []),
         (["device", "device", "device"], [700, 700, 700], []),  # they wait for something else
-        (["device", "device", None], [700, 700, 701], ["0", "1"]),
+        (["device", "device", None], [700, 700, 701], []),  # it may be ahead of its device
     ],
 )
 def test_of_ranks_that_hang_the_one_is_marked_for_which_the_others_wait(activities, steps, marked):
@@ -110,7 +111,8 @@ def test_of_ranks_that_hang_the_one_is_marked_for_which_the_others_wait(activiti
     for rank, activity, ended in zip(ranks, activities, steps, strict=True):
         rank.document["loops"]["train"]["steps"] = ended
         hang = {"over": False, "seconds": 43.0, "line": "train.py:9 callback", "activity": activity}
-        rank.document["hangs"] = [hang] if activity else []
+        counted = {"loop": "train", "steps": ended, "steps_in_flight": 0}
+        rank.document["hangs"] = [hang | counted] if activity else []
     rows = rank_rows(ranks)
     assert [row["rank"] for row in rows if row["hangs"]] == [int(rank) for rank in marked]
     shown = {column.title: [column.show(row) for row in rows] for column in columns(rows)}
@@ -120,10 +122,11 @@ def test_of_ranks_that_hang_the_one_is_marked_for_which_the_others_wait(activiti
     )
 
 
-def hanging(steps, rank, problem=None, line="train.py:9 f"):
+def hanging(steps, rank, problem=None, line="train.py:9 f", activity="device", in_flight=0):
     one = observed(rank, problem=problem)
     one.document["loops"]["train"]["steps"] = steps
-    one.document["hangs"] = [{"over": False, "seconds": 43.0, "line": line, "activity": "device"}]
+    hang = {"over": False, "seconds": 43.0, "line": line, "activity": activity}
+    one.document["hangs"] = [{**hang, "loop": "train", "steps": steps, "steps_in_flight": in_flight}]
     return one
 
 
@@ -158,9 +161,64 @@ def test_where_all_wait_for_the_device_the_one_that_waits_at_another_line_hangs(
     assert not any(row["hangs"] for row in three)
 
 
-def test_a_rank_alone_hangs_by_itself():
+def test_a_rank_alone_hangs_by_itself_but_one_of_which_the_others_are_not_seen_does_not():
     (row,) = rank_rows([hanging(700, 0)])
     assert row["hangs"]
+    of_four = [hanging(700, 0), hanging(699, 1)]
+    for one in of_four:
+        one.document["process"]["process_count"] = 4
+    assert not any(row["hangs"] for row in rank_rows(of_four)), "what all wait for may be on another host"
+    assert not any(row["hangs"] for row in rank_rows(of_four[:1]))
+
+
+@pytest.mark.parametrize(("in_flight", "accused"), [((0, 1), False), ((0, None), False), ((1, 0), True)])
+def test_a_host_that_is_ahead_of_its_device_by_more_steps_leaves_no_rank_behind(in_flight, accused):
+    rows = rank_rows([hanging(700, 0, in_flight=in_flight[0]), hanging(701, 1, in_flight=in_flight[1])])
+    assert [row["hangs"] for row in rows] == [accused, False]
+
+
+def test_steps_are_not_compared_where_they_are_of_other_loops_or_some_were_lost_with_an_agent():
+    other = hanging(20, 0)
+    other.document["hangs"][0]["loop"] = "eval"
+    lost = hanging(20, 0)
+    lost.document["process"]["counts_begin_seconds"] = 600.0
+    for rank in (other, lost):
+        assert not any(row["hangs"] for row in rank_rows([rank, hanging(700, 1)]))
+
+
+def test_ranks_that_wait_together_are_not_accused_while_one_is_in_a_checkpoint():
+    busy = observed(0)
+    busy.document["process"]["phases"] = {"checkpoint": 41.0}
+    waiting = [hanging(700, rank, line="train.py:30 barrier", activity="waiting") for rank in (1, 2)]
+    rows = rank_rows([busy, *waiting])
+    assert not any(row["hangs"] for row in rows)
+    assert dearest(rows) == (
+        "2 ranks stand still: no step for 43 s: train.py:30 barrier; rank 0 is in phase checkpoint for 41 s"
+    )
+    shown = {column.title: [column.show(row) for row in rows] for column in columns(rows)}
+    assert shown["meanwhile"][0] == "in phase checkpoint for 41 s"
+    at_lines = [hanging(700, rank, line=f"train.py:{rank} f", activity="waiting") for rank in (1, 2)]
+    assert [row["hangs"] for row in rank_rows([busy, *at_lines])] == [False, True, True]
+
+
+def test_of_ranks_none_of_which_waits_for_its_device_the_one_at_another_line_hangs():
+    alike = [hanging(700, rank, line="train.py:30 barrier", activity="waiting") for rank in range(3)]
+    rows = rank_rows([*alike, hanging(700, 3, line="data.py:7 read", activity="waiting")])
+    assert [row["hangs"] for row in rows] == [False, False, False, True]
+    assert all(row["hangs"] for row in rank_rows(alike)), "none of them waits for its device"
+
+
+def test_a_rank_whose_thread_is_not_known_to_do_anything_of_its_own_is_not_accused():
+    rows = rank_rows([hanging(700, 0, activity="unknown"), hanging(700, 1)])
+    assert not any(row["hangs"] for row in rows)
+
+
+def test_a_rank_that_is_gone_neither_lags_nor_makes_another_lag():
+    ranks = [observed(rank, communication=0.4, input=0.0, compute=0.6) for rank in range(2)]
+    gone = observed(2, problem="nothing listens", communication=0.0, input=0.0, compute=1.0)
+    rows = rank_rows([*ranks, gone])
+    assert not any(row["lags"] for row in rows)
+    assert dearest(rows) is None
 
 
 def test_ranks_of_different_runs_are_not_compared_and_their_runs_are_named():
