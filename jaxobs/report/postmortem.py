@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jaxobs.report.markup import Element, card, table, tag, whole_page, with_code
-from jaxobs.report.ranks import in_progress, waited_for
+from jaxobs.report.ranks import in_progress, waited_for, waits
 from jaxobs.report.sentence import clock, plain, slowdown_sentence
 from jaxobs.report.tables import Column
 from jaxobs.report.text_table import TextTable, first_of
@@ -235,11 +235,12 @@ def divergence(ordered: Sequence[Flight]) -> tuple[Flight, str] | None:
     if len(waited := waited_for(rows)) == 1:
         return waited[0][0]["flight"], f"stood still: {waited[0][1]}"
     stops = [flight.stopped for flight in ordered if flight.stopped is not None]
-    apart = max(flight.spacing for flight in ordered)
+    apart = 2 * max(flight.spacing for flight in ordered)  # of each rank it is known no more closely
     earlier = max(apart, MIN_SECONDS if _stood_still(first) else SILENT_SECONDS)
-    # Where all wait for their devices, a host that runs ahead of its own goes on for longer.
-    may_wait = all(row["hang"] for row in rows) or _is_furthest(first, others)
-    if len(stops) == len(ordered) and stops[1] - stops[0] >= earlier and not may_wait:
+    # Where all wait for one, a host that runs ahead of its device goes on for longer than one that does not.
+    may_wait = waits(rows[0]) and any(row["hang"] for row in rows[1:])
+    is_earlier = len(stops) == len(ordered) and stops[1] - stops[0] >= earlier
+    if is_earlier and not may_wait and not _is_furthest(first, others):
         how = "stopped first" if _stood_still(first) else f"was seen no more ({first.ended})"
         return first, f"{how}, {duration(stops[1] - stops[0])} before the next"
     return _over_first(ordered, apart)

@@ -25,9 +25,6 @@ HANGING: Final = "◀ hangs"
 GONE: Final = "✗"
 """Marks a rank of which nothing new is known."""
 
-_WAITS: Final = {activities.DEVICE, activities.UNKNOWN}
-"""What a thread does that is not known to hold others up."""
-
 _OF_HANG: Final = ("loop", "steps", "steps_in_flight", "seconds", "activity", "line", "line_reason")
 
 
@@ -87,7 +84,7 @@ def waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any]
     is not known, as one in a checkpoint or on another host, may be what all wait for.
     """
     still = [row for row in ranks if row["hang"] and not row["problem"]]
-    own = [row for row in still if row["hang"]["activity"] not in _WAITS]
+    own = [row for row in still if not waits(row)]
     lines = [row["hang"]["line"] for row in still]
     apart, alone = the_other(lines), [(row, "it does not wait for its device") for row in own]
     if own and (len(own) < len(still) or len(own) == 1 or (apart is None and len({*lines}) > 1)):
@@ -99,6 +96,11 @@ def waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any]
     if behind := _behind(still):
         return [(row, f"it has ended the fewest steps, {count(row['hang']['steps'])}") for row in behind]
     return alone if apart is None else [(still[apart], "its thread is at another line than all others")]
+
+
+def waits(row: Row) -> bool:
+    """Whether its thread stands still and is not known to do anything of its own."""
+    return bool(row["hang"]) and row["hang"].get("activity") in {activities.DEVICE, activities.UNKNOWN}
 
 
 def _behind(still: Sequence[Row]) -> list[Row]:
@@ -165,11 +167,14 @@ def row_of(rank: Observed, wanted_loop: str | None = None) -> dict[str, Any]:
     place = hang and (hang["line"] or hang["line_reason"])
     shares = _known(verdict.get("shares") or {}, loop)
     own = [shares[name] for name in ("input", "host") if name in shares]
+    left = (
+        [] if loop.get("left_seconds") is None else [f"out of its loop for {duration(loop['left_seconds'])}"]
+    )
     return {
         "rank": process.get("process_index"), "ranks": process.get("process_count"),
         "run": process.get("run") or process.get("service_name"),
         "run_id": process.get("run_id"), "host": process.get("host_name"), "address": rank.address,
-        "problem": rank.problem, "doing": "; ".join(in_progress(process)),
+        "problem": rank.problem, "doing": "; ".join([*in_progress(process), *left]),
         "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
         "mfu": loop.get("mfu"),
         "label": verdict.get("label"), "shares": shares, "waits": shares.get("communication"),
@@ -192,9 +197,9 @@ def dearest(rows: list[dict[str, Any]]) -> str | None:
     still = [each for each in rows if each["hang"] and not each["problem"]]
     if not still:
         return None
-    waits = all(each["hang"]["activity"] == activities.DEVICE for each in still)
-    alone = f"Rank {still[0]['rank']} {'waits for its device' if waits else 'stands still'}"
-    many = f"{count(len(still))} ranks {'wait for their devices' if waits else 'stand still'}"
+    wait = all(each["hang"]["activity"] == activities.DEVICE for each in still)
+    alone = f"Rank {still[0]['rank']} {'waits for its device' if wait else 'stands still'}"
+    many = f"{count(len(still))} ranks {'wait for their devices' if wait else 'stand still'}"
     busy = (f"; rank {row['rank']} is {row['doing']}" for row in rows if row["doing"] and not row["hang"])
     return f"{alone if len(still) == 1 else many}: no step for {still[0]['still']}{''.join(busy)}"
 

@@ -37,11 +37,11 @@ def test_it_asks_for_the_stacks_and_says_where_the_loop_stands(
     entered, steps = iteration(now() - 60 * NANOSECONDS)
     agent.send([entered, *steps])
     agent.listen_until(lambda: agent.stacks_asked == 1)
-    row = (THREAD, "MainThread", "train.py:9 callback", "acquire", "waiting", ("train.py:9 callback",))
+    row = (THREAD, "MainThread", "train.py:9 callback", "lock.acquire", "waiting", ("train.py:9 callback",))
     agent.send([StacksTaken((row,), now())])
     agent.listen_until(lambda: agent.logs)
     assert agent.logs[0].startswith("`train` has ended no step for")
-    assert agent.logs[0].endswith("its thread is waiting at `train.py:9 callback` (acquire).")
+    assert agent.logs[0].endswith("its thread is waiting at `train.py:9 callback` (lock.acquire).")
     labels = 'activity="waiting",line="train.py:9 callback",loop="train"'
     text = agent.metrics_when(f"jaxobs_hang_info{{{labels}}} 1.0")
     assert 'jaxobs_hangs_total{loop="train"} 1.0' in text

@@ -33,7 +33,7 @@ MAIN = 1
 
 def stacks(time: float, *frames: str, activity: str = "waiting", thread: int = MAIN) -> StacksTaken:
     line = frames[0] if frames else "train.py:12 main"
-    return StacksTaken(((thread, "MainThread", line, "acquire", activity, frames or (line,)),), at(time))
+    return StacksTaken(((thread, "MainThread", line, "lock.acquire", activity, frames or (line,)),), at(time))
 
 
 def trained(steps: int = 20, every: float = 0.1, *, iterated: bool = True) -> tuple[Fold, float]:

@@ -197,6 +197,9 @@ def test_ranks_that_wait_together_are_not_accused_while_one_is_in_a_checkpoint()
     )
     shown = {column.title: [column.show(row) for row in rows] for column in columns(rows)}
     assert shown["meanwhile"][0] == "in phase checkpoint for 41 s"
+    busy.document["process"]["phases"] = {}
+    busy.document["loops"]["train"]["left_seconds"] = 41.0
+    assert dearest(rank_rows([busy, *waiting])).endswith("; rank 0 is out of its loop for 41 s")
     at_lines = [hanging(700, rank, line=f"train.py:{rank} f", activity="waiting") for rank in (1, 2)]
     assert [row["hangs"] for row in rank_rows([busy, *at_lines])] == [False, True, True]
 

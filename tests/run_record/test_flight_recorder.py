@@ -338,6 +338,14 @@ def test_a_rank_that_no_other_has_left_behind_has_not_stopped_first() -> None:
     assert "rank 0 stopped first" in told(early, *others)
 
 
+def test_a_rank_that_waits_for_its_device_as_others_do_has_not_stopped_first() -> None:
+    """Their hosts run ahead, and go on until so many steps are in flight."""
+    hang = {"loop": "train", "seconds": 43.0, "line": "train.py:9 f", "activity": "device", "function": None}
+    waiting, ahead = flight(0, 90, 140, hang=[hang]), flight(1, 120, 140, hang=[hang])
+    assert "stopped first" not in told(waiting, ahead, flight(2, 120, 140, phases={"checkpoint": 20.0}))
+    assert "rank 0 stopped first" in told(waiting, flight(1, 140, 140)), "the other did not wait"
+
+
 def test_steps_that_were_lost_with_an_agent_make_no_rank_the_first() -> None:
     lost = flight(1, 20, 120)
     lost.moments[-1] = {**lost.last, "counts_begin_seconds": 70.0}

@@ -7,6 +7,7 @@ happened before in this run and that nobody marked; which of them, the stacks te
 
 from __future__ import annotations
 
+import builtins
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +40,7 @@ from jaxobs.model.events import (
     StepUnseen,
 )
 from jaxobs.model.figure import figure
-from jaxobs.vocabulary.activities import ACTIVITIES
+from jaxobs.vocabulary.activities import ACTIVITIES, UNKNOWN, WAITING
 
 MIN_SECONDS: Final = 15.0
 """A shorter pause is no hang. Who is told of one within half a minute leaves the job the other half to be asked in."""
@@ -250,7 +251,7 @@ class Hangs:
         """Take the stacks of the job's threads."""
         answer = tuple(ThreadStack(*row) for row in event.threads)
         require(all(each.activity in ACTIVITIES for each in answer), "an activity that there is not")
-        self._answer = answer
+        self._answer = tuple(each._replace(activity=UNKNOWN) if _may_wait(each) else each for each in answer)
 
     def look(self, now: int, where: Where) -> bool:
         """Decide what is known by now. Returns whether the job is to be asked for the stacks of its threads."""
@@ -348,6 +349,13 @@ class Hangs:
 def stack_of(stacks: Sequence[ThreadStack], thread: int) -> ThreadStack | None:
     """The stack of that thread, if it is there."""
     return next((each for each in stacks if each.thread == thread), None)
+
+
+def _may_wait(stack: ThreadStack) -> bool:
+    """Whether it may wait for the device in a jitted function that nobody watches, which is C code with a plain name."""
+    name = stack.waits_in
+    is_own = stack.frames[:1] == (stack.line,) and name.isidentifier() and not hasattr(builtins, name)
+    return is_own and stack.activity == WAITING
 
 
 def _ranges(lines: Iterable[str]) -> Mapping[tuple[str, str], tuple[int, int]]:
