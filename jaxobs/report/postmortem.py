@@ -151,6 +151,8 @@ class Flight:
                 wrong += [(key, leap, leap) for key, leap in loop.get("leaps", {}).items()]
                 for key, which, said in wrong:
                     self.gone_wrong.setdefault((name, key, which), (float(line["at"]), said))
+            if len(self.moments) > 1:  # of hundreds of ranks all of it takes gigabytes
+                self.moments[-2] = {key: self.moments[-2].get(key) for key in ("at", "hang", "memory")}
             self.moments.append(line)
 
 

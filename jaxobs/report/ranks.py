@@ -103,7 +103,7 @@ def waits(row: Row) -> bool:
     return bool(row["hang"]) and row["hang"].get("activity") in {activities.DEVICE, activities.UNKNOWN}
 
 
-def _behind(still: Sequence[Row]) -> list[Row]:
+def _behind(still: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Ranks that have ended the fewest steps, where the device of another is known to be done with more.
 
     A host that does not wait is ahead of its device by more steps than another: what it has ended alone says nothing.

@@ -306,9 +306,10 @@ class Hangs:
         loop = where.loop
         is_over = bool(stacks) and not (loop and self._is_in_loop(stack_of(stacks, loop.thread), where))
         if (hang := self.now) is not None:
-            known = {"stacks": stacks, "silence": ""} if stacks else {}
-            ended = now if is_over else None
-            self.kept[-1] = replace(hang, ended=ended, devices=where.loads(), **known)
+            self.kept[-1] = replace(
+                hang, stacks=stacks or hang.stacks, silence="" if stacks else hang.silence,
+                ended=now if is_over else None, devices=where.loads(),
+            )  # fmt: skip
             self._cleared = is_over
         elif loop is None or is_over:
             self._cleared = True
