@@ -8,9 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from jaxobs.cli import main
 from jaxobs.model.clock import NANOSECONDS, now
@@ -35,6 +33,9 @@ from tests.report.test_sentence import SLOWDOWN
 from tests.run_record.test_run_record import given
 from tests.sample_document import document, loop
 from tests.waiting import wait_for
+
+if TYPE_CHECKING:
+    import pytest
 
 TRAIN = """
 import jax, jax.numpy as jnp
