@@ -278,7 +278,12 @@ def test_time_in_which_the_watchdog_did_not_run_either_is_no_pause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "frame"), [("input", "train.py:12 main"), ("", "kernelbase.py:1 _input_request")]
+    ("call", "frame"),
+    [
+        ("input", "train.py:12 main"),
+        ("cmd.cmdloop in jax", "cmd.py:1 cmdloop"),
+        ("", "kernelbase.py:1 _input_request"),
+    ],
 )
 def test_a_loop_that_asks_a_person_does_not_hang(call: str, frame: str) -> None:
     fold, end = trained()

@@ -79,8 +79,11 @@ STOPPED: Final = "it was stopped by a signal (SIGSTOP, or a debugger)"
 DEBUGGERS: Final = ("pdb.py:", "bdb.py:", "pydevd.py:")
 """Files of debuggers, in which a program waits for a person."""
 
-PROMPT, NOTEBOOK_PROMPT = "input", " _input_request"
-"""The call in which it does so in a terminal, and the function of ipykernel's."""
+PROMPTS: Final = ("input", "code.interact", "cmd.cmdloop in jax")
+"""Calls in which it does so in a terminal; the last is of `jax.debug.breakpoint()`."""
+
+NOTEBOOK_PROMPT: Final = " _input_request"
+"""The same of ipykernel, by the name of its function."""
 
 Sign = (
     StepEnded | StepCompleted | ExecutableRan | FunctionCalled | CompilePhaseStarted | CompilePhaseEnded
@@ -336,7 +339,7 @@ class Hangs:
         was sampled, or called what was compiled; where no iteration tells its end, between the first and the last of
         these lines.
         """
-        if stack is None or stack.waits_in == PROMPT:
+        if stack is None or stack.waits_in in PROMPTS:
             return False
         if any(frame.startswith(DEBUGGERS) or frame.endswith(NOTEBOOK_PROMPT) for frame in stack.frames):
             return False
