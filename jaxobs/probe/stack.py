@@ -122,8 +122,7 @@ class Describer:
         releases the interpreter lock.
         """
         stack = _stack(frames)
-        positions = [part for frame in stack.frames for part in (*_function(frame.f_code), frame.f_lasti)]
-        key = (on_processor, in_python, *positions)
+        key = (on_processor, in_python, *_positions(stack))
         if (known := self._known.get(key)) is None:
             if len(self._known) >= MAX_STACKS:
                 self._known.clear()
@@ -132,7 +131,9 @@ class Describer:
             line = line_of(stack.frames[stack.mine] if stack.mine is not None else _nearest(stack))
             waits_in = _waits_in(stack, names)
             waits_in = "" if waits_in == line else waits_in
-            known = self._known[key] = Place(line, waits_in, activity, _callers(stack))
+            known = Place(line, waits_in, activity, _callers(stack))
+            if key[2:] == _positions(stack):  # else the thread has run on meanwhile
+                self._known[key] = known
         return known
 
     def _activity(  # noqa: PLR0911  # a list of cases, first come
@@ -273,6 +274,11 @@ def awaiting(task: Any) -> list[FrameType]:
         else:
             break
     return frames
+
+
+def _positions(stack: Stack) -> tuple[object, ...]:
+    """Where each frame is at this moment."""
+    return tuple(part for frame in stack.frames for part in (*_function(frame.f_code), frame.f_lasti))
 
 
 def _function(code: CodeType) -> tuple[str, int]:

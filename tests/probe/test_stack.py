@@ -66,6 +66,29 @@ def test_a_call_that_blocks_is_named_beside_the_users_line() -> None:
     assert (place.waits_in, place.activity) == ("time.sleep", WAITING)
 
 
+def test_a_thread_that_runs_on_while_it_is_described_leaves_nothing_wrong_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Describing a new place takes longer than a thread may keep the interpreter lock."""
+
+    def life() -> Any:
+        yield 1
+        yield 2
+
+    def run_on(_: Any) -> tuple[str, ...]:
+        next(running)
+        return ()
+
+    describer, running, later = stack(), life(), life()
+    next(running)
+    next(later)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr("jaxobs.probe.stack.callee", run_on)
+        describer.place([running.gi_frame], on_processor=False)
+    place = describer.place([later.gi_frame], on_processor=False)
+    assert place.line.endswith(f":{life.__code__.co_firstlineno + 1} life")
+
+
 def test_the_users_line_is_found_outside_the_many_frames_with_which_jax_traces() -> None:
     names: dict[str, Any] = {"sleep": time.sleep}
     text = "def trace(depth, nap): return trace(depth - 1, nap) if depth else sleep(nap)"
