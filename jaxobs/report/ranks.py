@@ -46,15 +46,15 @@ def marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Mark, of each run, the rank that lags and the one for which the others wait."""
     for run in {row["run_id"] for row in rows}:  # others do not wait for this one
         alike = [row for row in rows if row["run_id"] == run]
+        fresh = [row for row in alike if not row["problem"]]
         for lag, shares in (("lag", "shares"), ("lag_in_all", "shares_in_all")):
-            known = [row for row in alike if row[shares] and not row["problem"]]
+            known = [row for row in fresh if row[shares]]
             for row, cost in zip(known, lags([row[shares] for row in known]), strict=True):
                 row[lag] = cost
         slowest = max(alike, key=lambda row: row["lag"])
-        if slowest["lag"] > LAGS:
-            others = [
-                row["shares"] for row in alike if row is not slowest and row["shares"] and not row["problem"]
-            ]
+        stands = any(row["hang"] for row in fresh)  # then who lags is of before
+        if slowest["lag"] > LAGS and not stands:
+            others = [row["shares"] for row in fresh if row["shares"] and row is not slowest]
             slowest["lags"] = True
             slowest["through"] = _through(slowest, others)
         for row, why in waited_for(alike):

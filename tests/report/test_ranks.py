@@ -216,6 +216,17 @@ def test_a_rank_whose_thread_is_not_known_to_do_anything_of_its_own_is_not_accus
     assert not any(row["hangs"] for row in rows)
 
 
+def test_no_rank_lags_while_ranks_stand_still():
+    """The shares are those of the last steps, and say nothing of what they wait for now."""
+    ranks = [observed(0, communication=0.0, input=0.0, compute=1.0)]
+    ranks += [observed(rank, communication=0.9, input=0.0, compute=0.1) for rank in (1, 2)]
+    assert dearest(rank_rows(ranks)).startswith("Rank 0 lags")
+    ranks[1].document["hangs"] = hanging(100, 1).document["hangs"]
+    rows = rank_rows(ranks)
+    assert not any(row["lags"] for row in rows)
+    assert dearest(rows).startswith("Rank 1 waits for its device")
+
+
 def test_a_rank_that_is_gone_neither_lags_nor_makes_another_lag():
     ranks = [observed(rank, communication=0.4, input=0.0, compute=0.6) for rank in range(2)]
     gone = observed(2, problem="nothing listens", communication=0.0, input=0.0, compute=1.0)
