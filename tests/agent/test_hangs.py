@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -106,3 +107,17 @@ def test_a_job_that_reads_nothing_does_not_hold_up_its_agent(monkeypatch: pytest
         kinds = [kind for kind, _ in wire.Frames().feed(job.recv(1 << 20))]
         assert (kinds.count(wire.VALUES), kinds[-1]) == (2, wire.STACKS)
         assert 10 < kinds.count(wire.LOG) < 5_000
+
+
+def test_a_loop_does_not_stand_still_while_its_agent_does_not_run_either() -> None:
+    """As where a laptop slept, or job and agent were stopped: the next snapshot is late by as much."""
+    with service_in_process() as (service, job):
+        entered, steps = iteration(now() - 60 * NANOSECONDS)
+        service.fold.apply(entered)
+        for step in steps:
+            service.fold.apply(step)
+        service._due -= 3600.0
+        service._new_snapshot()
+        job.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            assert wire.STACKS not in [kind for kind, _ in wire.Frames().feed(job.recv(1 << 20))]

@@ -278,6 +278,20 @@ def test_time_in_which_the_watchdog_did_not_run_either_is_no_pause() -> None:
 
 
 @pytest.mark.parametrize(
+    ("call", "activity"),
+    [("step", "unknown"), ("lock.acquire", "waiting"), ("open", "waiting"), ("acquire in orbax", "waiting")],
+)
+def test_a_thread_in_a_function_by_a_plain_name_may_wait_for_the_device(call: str, activity: str) -> None:
+    fold, end = trained()
+    assert fold.stands_still(at(end + 16.0)) is not None
+    row = (MAIN, "MainThread", "train.py:12 main", call, "waiting", ("train.py:12 main",))
+    fold.apply(StacksTaken((row,), at(end + 16.5)))
+    fold.stands_still(at(end + 17.0))
+    (hang,) = fold.snapshot(at(end + 18.0))["hangs"]
+    assert hang["activity"] == activity
+
+
+@pytest.mark.parametrize(
     ("call", "frame"),
     [
         ("input", "train.py:12 main"),
