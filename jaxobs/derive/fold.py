@@ -200,7 +200,7 @@ class Fold(Rooms):
             events.PhaseEnded: (self._phase_ended,),
             events.Recorded: (self.loops.recorded,),
             events.FunctionWatched: (self.executables.watched,),
-            events.FunctionCalled: (self.executables.ran,),
+            events.FunctionCalled: (self._function_called,),
             events.ExecutableRan: (self._sampled, self.under_way.ended),
             events.RunUnderWay: (self.under_way.seen,),
             events.CompilePhaseStarted: (self.compile_times.phase_started,),
@@ -226,6 +226,10 @@ class Fold(Rooms):
             events.SourceReported: (self.observation.source_reported,),
             events.ProbeReported: (self._probe_reported,),
         }
+
+    def _function_called(self, event: events.FunctionCalled) -> None:
+        self.executables.ran(event)
+        self.loops.called(event.thread, {event.run: event.calls}, event.time)
 
     def _step_unseen(self, event: events.StepUnseen) -> None:
         name = event.loop

@@ -262,6 +262,7 @@ class FunctionCalled(NamedTuple):
     run: int
     calls: int
     time: Instant
+    thread: int = 0
 
 
 class ExecutableRan(NamedTuple):

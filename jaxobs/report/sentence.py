@@ -15,7 +15,7 @@ from jaxobs.model.snapshot import Document
 from jaxobs.roofline_model.bottleneck import UNTOLD
 from jaxobs.vocabulary import activities
 from jaxobs.vocabulary.units import amount, count, duration, percent, rough_percent
-from jaxobs.vocabulary.words import INSIDE
+from jaxobs.vocabulary.words import INSIDE, ON_ONE_THREAD
 
 CLEAR: Final = 0.1
 """Least confidence of a clear label. Below it the runner-up is as likely, or it rests on a few steps; advice needs as
@@ -210,7 +210,8 @@ def _pace(loop: Document) -> str:
         pace = f"runs at {amount(rate)} steps/s"
     else:
         pace = f"takes {duration(step_seconds)} a step"
-    pace += f" {INSIDE}" if loop.get("steps_per_second_reason") == INSIDE else ""
+    note = loop.get("steps_per_second_reason")
+    pace += f" {note}" if note in {INSIDE, ON_ONE_THREAD} else ""
     least = "at least " if str(loop.get("mfu_reason")).startswith("a lower bound") else ""
     return f"{pace}, MFU {least}{percent(loop['mfu'])}." if loop.get("mfu") is not None else f"{pace}."
 

@@ -111,4 +111,5 @@ CAUSES: Final = (
 compile again whatever the later ones are, and may be what changed them (64-bit mode changes element types)."""
 
 INSIDE: Final = "without the loops and phases inside its steps, which take most of their time"
+ON_ONE_THREAD: Final = "on one thread, while others call the same function"
 """What to know of such a loop's rates."""

@@ -119,6 +119,32 @@ def test_runs_that_the_host_waits_for_in_each_turn_are_timed(polled: Any) -> Non
     assert len(timed()) >= 3
 
 
+def test_a_run_beside_calls_of_another_thread_is_not_timed(polled: Any) -> None:
+    """They may hold up the device: one thread of a pool was told the time of all its runs."""
+    step, state = a_step()
+    watched = polled.side.watching.watch(step)
+    jax.block_until_ready(watched(state))
+    stopped = threading.Event()
+
+    def other() -> None:
+        while not stopped.is_set():
+            jax.block_until_ready(watched(state))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    wait_for(lambda: polled.side.loops.unmarked.others, "a call of the other thread", 30)
+    polled.of()
+    polled.events.clear()
+    began = now()
+    for _ in Steps(polled.side.loops, range(STEPS), "train", None, None):
+        watched(state)[1].block_until_ready()
+    ran = [run for run in polled.of(ExecutableRan) if run.time > began]
+    stopped.set()
+    thread.join()
+    assert polled.of(StepCompleted)
+    assert not ran
+
+
 @pytest.mark.parametrize("sync_every", [1, 10, 10**9], ids=["synced", "each tenth", "not synced"])
 def test_each_completion_lies_where_it_says(polled: Any, sync_every: int) -> None:
     """By the clock of the job, which waits for one step after the other beside the loop."""

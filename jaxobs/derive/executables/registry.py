@@ -302,6 +302,11 @@ class Executables:
             return seconds
         return executable.most_seconds_per_run
 
+    def most_seconds(self, runs: Mapping[int, int]) -> float:
+        """Device seconds that these calls by run take at most; infinite where one's are not known."""
+        each = ((self.at_most_seconds_of(run), calls) for run, calls in runs.items())
+        return sum(math.inf if per_run is None else per_run * calls for per_run, calls in each)
+
     def settle(self) -> list[Executable]:
         """The executables that changed since the last time, in order, with all seconds that are known by now."""
         changed = [self._by_number[number] for number in sorted(self.changed)]

@@ -43,6 +43,7 @@ IDLE_KNOWN = 0.9
 """Share of turns with an idle device at their end from which on a host that is blocked is what the device waits for."""
 
 IN_DOUBT = "the device may have worked on what was dispatched before, for another loop or this one"
+BESIDE = "the device may have worked for calls on other threads"
 OUTPACED = "the device worked for longer than its runs take, as they were timed last"
 HOST_UNKNOWN = "the device was idle, and what the host did is not known"
 NO_BOUND = (
@@ -162,6 +163,7 @@ def _idle(piece: Stretch, known: Known) -> tuple[float, float]:
 def _busy(piece: Stretch, known: Known) -> Charged:
     """The device's work in the stretch: what watched runs take, and what windows saw of the others."""
     busy, profile, named = Charged(defaultdict(float)), known.profile, set[str]()
+    busy.bounded[BESIDE] = min(piece.wall, known.executables.most_seconds(piece.beside))
     for run, calls in piece.runs.items():
         executable = known.executables.get(run)
         if executable is None:
@@ -171,6 +173,8 @@ def _busy(piece: Stretch, known: Known) -> Charged:
             continue
         named.add(executable.fingerprint)
         _add_runs(busy, piece, run, calls, executable, known)
+    beside = map(known.executables.get, piece.beside)
+    named.update(executable.fingerprint for executable in beside if executable is not None)
     if profile is not None and profile.steps > 0:
         ahead = profile.host_is_ahead or (known.watched and known.idle_at_ends < IDLE_KNOWN)
         for word, amount in unwatched_device_time(profile, named, piece, ahead=ahead).items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, repeat
 from typing import Final, NamedTuple
@@ -51,6 +53,9 @@ tenth of a step, is about a hundredth."""
 LONG_SPACING = 1.0
 """Seconds of a spacing of fewer steps from which on it tells so, too: polls come every 50 ms at most, so both ends
 together are known to a twentieth."""
+
+CALLS_BESIDE = 10_000
+"""Most reports of calls on other threads that are kept until a stretch ends."""
 
 BLOCK_SECONDS = 1.0
 """Least seconds of turns whose mean is a step time where nothing is watched: with a sync every twenty steps the turn's
@@ -103,6 +108,8 @@ class Loop:
         self._amounts: dict[str, float | None] = dict.fromkeys(AMOUNTS)
         self._refused: set[str] = set()
         self._block = Stretch()
+        self.beside: deque[tuple[int, Mapping[int, int]]] = deque(maxlen=CALLS_BESIDE)
+        """What other threads have called since a stretch ended, by number, and when that was told."""
         self.work = LoopWork(self._executables)
         self._compiled: dict[str, int] = {}
         """When executables of a function were last made in its steps, by the function."""
@@ -238,6 +245,10 @@ class Loop:
 
     def _observe(self, ended: Stretch) -> None:
         """Observe the step times of a stretch: each where they are known singly, else their mean for each of them."""
+        begin = ended.end - round(ended.wall * NANOSECONDS) - NANOSECONDS  # as calls are told once a second
+        while self.beside:
+            time, runs = self.beside.popleft()
+            ended.beside.update(runs if time >= begin else ())
         if ended.turns:
             self.step_times.observe_all(ended.turns)
         elif ended.kind is Kind.SEEN and ended.steps and not ended.compiled:
@@ -249,7 +260,7 @@ class Loop:
                 self._block = Stretch()
         if ended.spacing and (ended.turns or ended.steps >= MIN_SPACED_STEPS or ended.wall >= LONG_SPACING):
             each = statistics.median(ended.turns) if ended.turns else ended.wall / ended.steps
-            is_all = ended.ahead and self.unwatched() is None
+            is_all = ended.ahead and self.unwatched() is None and not self.whole.beside
             self._executables.spaced(ended.spacing, each, ahead=is_all)
 
     def exemplify(self, exemplar: Exemplar, step: int) -> None:
@@ -312,7 +323,14 @@ class Loops:
         if before is not None and before is not loop:
             before.stretches.followed_by(loop.stretches, steps)
         self._newest[steps.thread], loop.thread = loop, steps.thread
+        self.called(steps.thread, steps.runs, steps.end)
         return loop
+
+    def called(self, thread: int, runs: Mapping[int, int], time: int) -> None:
+        """A thread has called these, by number: beside the loops of others."""
+        for loop in self.by_name.values():
+            if thread not in {0, loop.thread}:
+                loop.beside.append((time, runs))
 
     @property
     def steps(self) -> int:

@@ -81,14 +81,12 @@ class Stretch:
     """What lies between two completions, or several such summed. Parts of the host's turns lie over the same time."""
 
     kind: Kind = Kind.SEEN
-    end: int = 0
-    """When it ended, in monotonic nanoseconds."""
+    end: int = 0  # in monotonic nanoseconds
     wall: float = 0.0
     steps: int = 0
     nested: float = 0.0  # of loops and phases inside its steps: no part of `wall`
     compiling: float = 0.0
-    left_out: float = 0.0
-    """Seconds of compiles that are not part of `wall`, as all steps compiled."""
+    left_out: float = 0.0  # of compiles that are not part of `wall`, as all steps compiled
     input: float = 0.0
     checkpoint: float = 0.0
     examples: float = 0.0
@@ -99,6 +97,9 @@ class Stretch:
     """Watched calls by number, as in `StepEnded.runs`."""
     within: Counter[int] = field(default_factory=Counter)
     """Nanoseconds in which a run of that number was at all."""
+    beside: Counter[int] = field(
+        default_factory=Counter
+    )  # watched calls on other threads meanwhile, by number
     sampled: defaultdict[HostLine, float] = field(default_factory=lambda: defaultdict(float))
     """Seconds at which the loop's thread was seen, by line and activity."""
     turns: list[float] = field(default_factory=list)
@@ -132,10 +133,9 @@ class Stretch:
         self.examples = min(self.examples + other.examples, MAX_VALUE)
         self.tokens = min(self.tokens + other.tokens, MAX_VALUE)
         self.breaks += other.breaks
-        for run, count in other.runs.items():  # `Counter.update` takes three times as long
-            self.runs[run] += count
-        for run, amount in other.within.items():
-            self.within[run] += amount
+        for mine, its in ((self.runs, other.runs), (self.within, other.within), (self.beside, other.beside)):
+            for run, count in its.items():  # `Counter.update` takes three times as long
+                mine[run] += count
         for line, spent in other.sampled.items():
             self.sampled[line] += spent
 

@@ -17,6 +17,8 @@ from jaxobs.vocabulary.units import rough_percent
 MENTIONED = 0.05
 """Share of device time in uncounted programs above which MFU is called a lower bound: samples are off by as much."""
 
+BESIDE = "a lower bound: the work of calls on other threads is not counted"
+
 SAMPLED = "how often what is not watched runs in a step is known from profiler windows"
 
 
@@ -116,7 +118,8 @@ class LoopWork:
         used = model_flops_utilization(work, rated.wall, executables.peaks, own)
         if used.mfu is None:
             return used
-        reason = _why_more(rated, executables, profile, sampled=sampled is not None)
+        beside = executables.most_seconds(rated.beside) > MENTIONED * rated.wall
+        reason = BESIDE if beside else _why_more(rated, executables, profile, sampled=sampled is not None)
         return used._replace(reason=reason or used.reason or (SAMPLED if sampled is not None else None))
 
 

@@ -16,7 +16,7 @@ from jaxobs.model.cost import MEASURED
 from jaxobs.model.figure import Figure, figure
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.units import count, rough_percent
-from jaxobs.vocabulary.words import IDLE, INSIDE
+from jaxobs.vocabulary.words import IDLE, INSIDE, ON_ONE_THREAD
 
 MENTIONED = 0.05
 """Share of compiles in the time of rates above which the rates' reason says so: they are wrong by as much."""
@@ -124,7 +124,8 @@ def loop_view(loop: Loop) -> LoopView:
         host_samples=loop.host.samples,
         device_idle=_idle(loop),
         left_seconds=figure(loop.left_seconds, "its iteration is under way, or nobody marked it"),
-        idle_in_waits=loop.stretches.idle_at_ends >= IDLE_KNOWN and loop.unwatched() is None,
+        idle_in_waits=loop.stretches.idle_at_ends >= IDLE_KNOWN
+        and not (loop.unwatched() or loop.whole.beside),
         profile=loop.profile,
     )
 
@@ -135,6 +136,8 @@ def _note(rated: Stretch) -> str | None:
         return INSIDE
     if rated.kind is Kind.UNSEEN:
         return UNSEEN
+    if rated.beside.keys() & rated.runs.keys():
+        return ON_ONE_THREAD
     if rated.left_out > 0:
         share = rough_percent(rated.left_out / (rated.wall + rated.left_out))
         return f"without compiles, which took {share} of the time, in all of its steps"

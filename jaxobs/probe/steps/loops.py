@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -161,14 +161,14 @@ class UnmarkedCalls(AskedTurns):
         self.off = False
         self.output: Any = None
         """That of the newest call, until it is asked."""
-        self.others: deque[int] = deque(maxlen=MAX_OTHERS)
-        """What calls outside steps ran that are only counted. Several threads may append at the same moment."""
+        self.others: defaultdict[int, deque[int]] = defaultdict(lambda: deque(maxlen=MAX_OTHERS))
+        """What calls outside steps ran that are only counted, by thread."""
 
     def others_called(self) -> Iterator[FunctionCalled]:
         """The others since the last call of this: an event for each call would be a flood. On the sender's thread."""
-        counts = Counter(self.others.popleft() for _ in range(len(self.others)))
-        for run, calls in counts.items():
-            yield FunctionCalled(run, calls, now())
+        for thread, runs in list(self.others.items()):
+            for run, calls in Counter(runs.popleft() for _ in range(len(runs))).items():
+                yield FunctionCalled(run, calls, now(), thread)
 
     def note(self, run: int, started: int, ended: int) -> int:
         """Emit the call as a row of the ring. Returns its number, from 1 on; 0 where the caller shall only count it."""

@@ -233,7 +233,9 @@ class Calls:
         turn = self.unmarked
         number = turn.note(run, started, ended) if self.current.phase is None else 0
         if number == 0:
-            turn.others.append(run)
+            thread = threading.get_ident()
+            turn.others[thread].append(run)
+            self.completions.called_beside(thread, started)
         if (number and turn.asks(number, started)) or compiled is not None:
             return Output(turn, number, run, started, ended, compiled)
         return None

@@ -43,6 +43,9 @@ time, and the next compile takes the processors. One of 0.5 ms was seen to take 
 LONG_RUN = 2 * NANOSECONDS
 """Nanoseconds after which a run is reported while it lasts (`RunUnderWay`): it may be a whole training."""
 
+BESIDE = NANOSECONDS
+"""Nanoseconds before a clean run in which no other thread may have called: what it called may be under way."""
+
 RETURNS_AT_ONCE = 1_000_000
 """Nanoseconds by which a call that ran its work within itself returns after it at most."""
 
@@ -114,6 +117,8 @@ class Outputs:
         """The turn at whose end the newest output was ready: the device was idle then."""
         self.done = self.not_before = 0
         """When the newest completion was, by `now()`, and before when it was not."""
+        self.called = 0
+        """When the thread last called, as far as its calls are asked or only counted."""
 
     @property
     def newest(self) -> Output | None:
@@ -187,6 +192,7 @@ class Completions:
         """Keep a leaf of this call's result for the turn that it is in, in place of that of an earlier call."""
         try:
             outputs = self._outputs[threading.get_ident()]
+            outputs.called = output.begun[1]
             self._look_at_newest(outputs)
             leaf = None if way.exhausted else way.take(result)
             if leaf is not None:
@@ -211,6 +217,10 @@ class Completions:
             if raised_by_signal_handler(error):
                 raise
             way.lost()
+
+    def called_beside(self, thread: int, started: int) -> None:
+        """Note a call that is only counted."""
+        self._outputs[thread].called = started
 
     def _begun(self, output: Output, outputs: Outputs) -> None:
         """Note whether the device was idle when the call began, and whether the backend ran it within the call."""
@@ -402,7 +412,9 @@ class Completions:
             self._emit(StepCompleted(output.turns.name, output.number, time, uncertainty))
         duration, error = output.duration()
         cold = output.compiled and duration < FIRST_RUN
-        if output.clean and not cold and duration > 0:
+        others = [other.called for other in list(self._outputs.values()) if other is not outputs]
+        alone = max(others, default=0) < output.begun[0] - BESIDE
+        if output.clean and alone and not cold and duration > 0:
             self._emit(ExecutableRan(output.run, seconds(duration), seconds(error), output.ready))
 
     def _tell_unseen(self, turns: AskedTurns, number: int, at: int) -> None:
