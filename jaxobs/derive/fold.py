@@ -239,8 +239,7 @@ class Fold(Rooms):
             self.loops.named(name).stretches.unseen()
 
     def _turns_asked(self, event: events.TurnsAsked) -> None:
-        name = event.loop or self.loops.inferred.under_way()
-        if name is not None:
+        if name := event.loop or self.loops.inferred.loop_of(event.run):
             self.loops.named(name).stretches.asked(event)
 
     def _step_completed(self, event: events.StepCompleted) -> None:

@@ -158,13 +158,14 @@ class TurnsAsked(NamedTuple):
     """At the end of `asked` turns of a loop since the last such event an output was asked for: `ready` were finished.
 
     Turns are chosen by count (each nth step), so their share is that of all turns. Where an output was finished the
-    device was idle until the next call. `loop` as in `StepCompleted`.
+    device was idle until the next call. `loop` as in `StepCompleted`; of calls outside any step, `run` as in `StepEnded`.
     """
 
     loop: str
     asked: int
     ready: int
     time: Instant
+    run: int = 0
 
 
 class LoopDeclared(NamedTuple):
@@ -232,6 +233,9 @@ UNMARKED = ""
 """Value of `loop` in a row that is no step but a call of a watched function outside any, on the main thread or on one
 that trains in its place. `step` then counts such calls from 1 on, `dispatch` is the time of the call, and the agent
 finds the loops that the calls form."""
+
+RAN = "\0"
+"""In the place of a loop's name, before what the newest such call ran."""
 
 
 def steps_of_rows(rows: StepRows) -> Iterator[StepEnded]:
@@ -427,7 +431,8 @@ class LiveArraysCounted(NamedTuple):
 class MainThreadSampled(NamedTuple):
     """The activities of the main thread from `start` to `end`, from samples of its Python stack.
 
-    `rows` are (loop, line, callee, activity, seconds, samples): the loop whose step was under way, empty outside steps;
+    `rows` are (loop, line, callee, activity, seconds, samples): the loop whose step was under way, empty outside steps,
+    or, where none is marked, RAN and the number of what was called last;
     the line of the user's program; what it waits in below that line; an activity of `jaxobs.vocabulary.activities`. The
     seconds of all rows add up to the time between the first and the last sample. `thread`: the main thread's number, as
     in `StepEnded`; 0 where it is not told. `callers`: for each row the lines of the user's that called its own, outermost

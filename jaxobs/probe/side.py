@@ -245,7 +245,7 @@ class ProbeSide:
                 return None
             step = marks.get("step")
             if step is None or step.hidden:
-                return None if unmarked.on_another_thread else ""
+                return None if unmarked.on_another_thread else unmarked.newest
             return str(step.state.name)
 
         return HostLines(self._describer, loop, log)

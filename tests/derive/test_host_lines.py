@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.host_lines import LINES_KEPT, LINES_SHOWN, SERIES
-from jaxobs.model.events import UNMARKED, Event, ExecutableRan, LoopEntered, MainThreadSampled, TurnsAsked
+from jaxobs.model.events import (
+    RAN,
+    UNMARKED,
+    Event,
+    ExecutableRan,
+    LoopEntered,
+    MainThreadSampled,
+    TurnsAsked,
+)
 from jaxobs.report.summary import render
 from jaxobs.vocabulary.activities import ACTIVITIES
 from tests.derive.made_up import (
@@ -158,18 +166,15 @@ def test_a_long_steps_idle_time_is_charged_by_what_was_seen_in_all_of_it() -> No
     assert loop["components"]["host"] == pytest.approx(120, rel=0.02)
 
 
-@pytest.mark.parametrize(("thread", "inside"), [(1, True), (2, False)])
-def test_samples_of_the_main_thread_are_of_a_found_loop_only_where_it_runs_there(
-    thread: int, inside: bool
-) -> None:
-    fold = applied(new_fold(), [created(1), waits(loop="f")])
+@pytest.mark.parametrize(("after", "inside"), [(f"{RAN}1", True), (f"{RAN}2", False), ("", False)])
+def test_samples_are_of_a_found_loop_only_after_calls_of_its_turns(after: str, inside: bool) -> None:
+    fold = applied(new_fold(), [created(1), created(2, "g"), waits(loop="f")])
     rows: list[Any] = []
     for number in range(1, 20):
         begin = at(number * 0.2)
-        rows += (UNMARKED, number, begin, begin + 1_000, 0, 0, 1_000, None, None, thread, 1)
+        rows += (UNMARKED, number, begin, begin + 1_000, 0, 0, 1_000, None, None, 1, 1)
     fold.apply_steps(rows)
-    seen = main_thread(1, 3, loop="", processor=2.0)
-    document = applied(fold, [seen._replace(thread=1)]).snapshot(at(4)).to_dict()
+    document = applied(fold, [main_thread(1, 3, loop=after, processor=2.0)]).snapshot(at(4)).to_dict()
     assert bool(document["loops"]["f"]["host_lines"]) is inside
     assert bool(document["process"]["host_lines"]) is not inside
 
@@ -227,7 +232,8 @@ def test_lines_are_bounded_and_lose_no_time() -> None:
     assert rows[0]["share"] == pytest.approx(100 / (LINES_KEPT + 100))
 
 
-def test_samples_of_a_second_in_which_another_unmarked_loop_began_are_nobodys() -> None:
+def test_samples_of_loops_that_take_turns_within_a_second_are_of_each_its_own() -> None:
+    """Those of a second in which another began were nobody's, and such loops had no lines at all."""
     fold = new_fold()
     for number, function in ((1, "train"), (2, "evaluate")):
         applied(fold, [created(number, function)])
@@ -236,12 +242,15 @@ def test_samples_of_a_second_in_which_another_unmarked_loop_began_are_nobodys() 
         begin = at(0.1 * number)
         rows += (UNMARKED, number, begin, begin, 0, 0, 0, None, None, 1, 1 if number < 40 else 2)
     fold.apply_steps(rows)
-    for start in (3.5, 4.5):  # `evaluate` begins at 4.0
-        applied(
-            fold, [MainThreadSampled(at(start), at(start + 1), (("", "a.py:1", "", "processor", 1.0, 9),), 1)]
-        )
-    loops = fold.snapshot(at(6)).to_dict()["loops"]
-    assert {name: loop["host_samples"] for name, loop in loops.items()} == {"train": 0, "evaluate": 9}
+    seen = tuple((f"{RAN}{run}", "a.py:1", "", "processor", 0.5, run) for run in (1, 2))
+    fold.apply(MainThreadSampled(at(5), at(6), seen, 1))
+    fold.apply(TurnsAsked(UNMARKED, 9, 9, at(6), 1))
+    document = fold.snapshot(at(6)).to_dict()
+    samples = {name: loop["host_samples"] for name, loop in document["loops"].items()}
+    assert samples == {"train": 1, "evaluate": 2}
+    stretches = {name: loop.stretches for name, loop in fold.loops.by_name.items()}
+    assert stretches["train"].host_waits
+    assert not stretches["evaluate"].host_waits
 
 
 @pytest.mark.parametrize(

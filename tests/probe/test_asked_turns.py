@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from jaxobs.flow.ring import Ring
+from jaxobs.model.events import RAN, UNMARKED
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.steps.loops import (
     ASKED_APART,
@@ -14,6 +16,7 @@ from jaxobs.probe.steps.loops import (
     EVERY,
     PAIRED,
     LoopState,
+    UnmarkedCalls,
 )
 
 
@@ -92,3 +95,25 @@ def test_the_pace_of_turns_is_that_of_all_passes_without_what_is_between_them() 
         if turns.every == EVERY[-1]:
             break
     assert 1_000 < number < 10_000
+
+
+def test_what_is_found_outside_steps_is_told_by_what_ran_as_loops_take_turns() -> None:
+    """It was told of the loop that was under way when it arrived, which then seemed to wait in each step."""
+    unmarked, marked = UnmarkedCalls(Ring(100)), LoopState("train")
+    for turns in (unmarked, marked):
+        turns.counted = True
+        for run, ready in ((1, True), (2, False), (1, True)):
+            turns.asked(run, ready=ready)
+    assert [(*found[:3], found.run) for found in unmarked.new()] == [(UNMARKED, 2, 2, 1), (UNMARKED, 1, 0, 2)]
+    assert [(*found[:3], found.run) for found in marked.new()] == [("train", 3, 2, 0)]
+    assert not [*unmarked.new(), *marked.new()]
+
+
+def test_a_sample_outside_steps_names_what_was_called_last_until_a_step_is_marked() -> None:
+    unmarked = UnmarkedCalls(Ring(100))
+    assert unmarked.newest == ""
+    for run in (1, 2):
+        unmarked.note(run, 10 * run, 10 * run + 1)
+        assert unmarked.newest == f"{RAN}{run}"
+    unmarked.off = True
+    assert unmarked.newest == ""

@@ -146,8 +146,6 @@ class InferredLoops:
         self._candidates: dict[str, Candidate] = {}
         self._active: Candidate | None = None
         """The candidate whose turn is under way, or was last."""
-        self.entered = 0
-        """When its first turn in a row began."""
         self.turned_away: str | None = None
         """The first function that was called again when as many loops as there may be had been found."""
         self._turn: list[Call] = []
@@ -163,11 +161,19 @@ class InferredLoops:
         self._early: dict[int, StepCompleted] = {}
         """Completions of calls that may yet turn out to be a step's, by the call."""
 
-    def under_way(self, thread: int = 0) -> str | None:
-        """The loop found whose turn is under way on this thread (0: on any); None where there is none."""
-        turn, active = self._turn, self._active
-        on_thread = bool(turn) and (not thread or turn[-1].thread == thread)
-        return active.function if on_thread and active is not None and active.found else None
+    def under_way(self) -> str | None:
+        """The loop found whose turn is under way; None where there is none."""
+        active = self._active
+        return active.function if self._turn and active is not None and active.found else None
+
+    def loop_of(self, run: int) -> str:
+        """The loop found in whose turns a run of that number is called; of several that under way; empty for none."""
+        function = self._function_of(run)
+        found = {name: each for name, each in self._candidates.items() if each.found}
+        within = [name for name, each in found.items() if function in each.beside]
+        if function in found or len(within) == 1:
+            return function if function in found else within[0]
+        return self.under_way() or "" if within else ""
 
     @property
     def undecided_since(self) -> int | None:
@@ -281,8 +287,6 @@ class InferredLoops:
         self._close(end)
 
     def _open(self, candidate: Candidate, call: Call) -> None:
-        if candidate is not self._active:
-            self.entered = call.start
         self._active, self._turn, self._counts = candidate, [call], Counter()
         if candidate.found:
             self._remember(call, candidate)

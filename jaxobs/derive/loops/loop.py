@@ -28,6 +28,7 @@ from jaxobs.derive.series import Histogram
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
 from jaxobs.model.events import (
+    RAN,
     RECORDED_NAMES,
     LoopDeclared,
     LoopEnded,
@@ -386,14 +387,11 @@ class Loops:
             require(is_amount(spent) and samples >= 0, "sampled time that is no duration")
         together, room = sum(row[4] for row in event.rows), seconds(event.end - event.start)
         require(0.0 <= together <= room + ROUNDING, "more samples than there was time")
-        found = self.inferred.under_way(event.thread) or ""
-        # Of two loops that nobody marked, or of none.
-        mixed = bool(found) and self.inferred.entered > event.start
         for row, callers in zip(event.rows, chain(event.callers, repeat(())), strict=False):
             name, line, waits_in, activity, spent, samples = row
             activity = self.dispatch if activity == DISPATCH else activity
-            if mixed and not name:
-                continue
-            loop = self.by_name.get(name or found)
+            if name.startswith(RAN):
+                name = self.inferred.loop_of(int(name.removeprefix(RAN)))
+            loop = self.by_name.get(name)
             host = self.outside if loop is None else loop.host
             host.add(HostLine(line, waits_in, activity), spent, samples, callers)

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import NANOSECONDS, now
-from jaxobs.model.events import UNMARKED, FunctionCalled, LoopDeclared, StepEnded, TurnsAsked
+from jaxobs.model.events import RAN, UNMARKED, FunctionCalled, LoopDeclared, StepEnded, TurnsAsked
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.log import warn
 from jaxobs.plugin.span_context import current_span_context
@@ -49,6 +49,10 @@ LAST_TURNS = 3
 """Turns around the one that was the last of the pass before which are asked, as this pass may be a little shorter."""
 
 
+MAX_OTHERS = 1_000_000
+"""Calls that wait to be counted: a second has fewer, but a forked child counts none."""
+
+
 class AskedTurns:
     """Which of a loop's turns leave a small output, and in how many it was ready at the turn's end."""
 
@@ -67,7 +71,7 @@ class AskedTurns:
         """Whether the turn under way counts: those that are asked for other reasons would be met too often."""
         self.left_idle = False
         """Whether the output of the newest turn that counts was ready at its end."""
-        self._found = self._reported = (0, 0)
+        self._found: deque[tuple[int, bool]] = deque(maxlen=MAX_OTHERS)
         self._number = self._at = self._away_since = self._pass_seen = 0
 
     def enter(self, number: int, at: int, turns: int | None) -> None:
@@ -109,11 +113,11 @@ class AskedTurns:
         ending = by_count if self.last is None else self.last - LAST_TURNS
         return ending if number < ending < by_count else by_count
 
-    def asked(self, *, ready: bool) -> None:
-        """Note whether the output of the turn that ends was ready."""
+    def asked(self, run: int, *, ready: bool) -> None:
+        """Note whether the output of the turn that ends was ready; outside steps the loop is told by the `run`."""
         if self.counted:
             self.left_idle = ready
-            self._found = self._found[0] + 1, self._found[1] + ready
+            self._found.append((0 if self.name else run, ready))
 
     def completed(self, time: int) -> None:
         """Note that a completion was told."""
@@ -130,18 +134,15 @@ class AskedTurns:
 
     def new(self) -> Iterator[TurnsAsked]:
         """What was found since the last call of this; on the sender's thread."""
-        found, before = self._found, self._reported
-        if found != before:
-            self._reported = found
-            yield TurnsAsked(self.name, found[0] - before[0], found[1] - before[1], now())
+        found = Counter(self._found.popleft() for _ in range(len(self._found)))
+        for run in dict.fromkeys(run for run, _ in found):
+            ready = found[run, True]
+            yield TurnsAsked(self.name, found[run, False] + ready, ready, now(), run)
 
 
 MAIN_THREAD_SILENT, MAIN_THREAD_BACK = 10 * NANOSECONDS, 60 * NANOSECONDS
 """Nanoseconds without a call on the main thread after which another thread that calls counts as the one that trains: the
 second once the main thread has called again, as its steps may take that long while another thread prepares input."""
-
-MAX_OTHERS = 1_000_000
-"""Calls that wait to be counted: a second has fewer, but a forked child counts none."""
 
 
 class UnmarkedCalls(AskedTurns):
@@ -156,6 +157,8 @@ class UnmarkedCalls(AskedTurns):
         self._main = self.followed = threading.main_thread().ident
         self._latest = 0
         """When the last call on the followed thread began."""
+        self.ran = 0
+        """What it ran."""
         self._silent = MAIN_THREAD_SILENT
         self.count = 0
         self.off = False
@@ -176,7 +179,7 @@ class UnmarkedCalls(AskedTurns):
         if self.off or (thread != self.followed and not self._follow(thread, started)):
             return 0
         self.count = number = self.count + 1
-        self._latest = started
+        self._latest, self.ran = started, run
         self._extend((UNMARKED, number, started, ended, 0, 0, ended - started, None, None, thread, run))
         self._advance()
         return number
@@ -185,6 +188,11 @@ class UnmarkedCalls(AskedTurns):
     def on_another_thread(self) -> bool:
         """Whether the steps of the job are the calls of another thread than the main thread."""
         return not self.off and self.followed != self._main
+
+    @property
+    def newest(self) -> str:
+        """What stands in the place of a loop's name in a sample of the main thread."""
+        return "" if self.off or not self.ran else f"{RAN}{self.ran}"
 
     def _follow(self, thread: int, started: int) -> bool:
         """Whether this thread is to be followed from now on."""

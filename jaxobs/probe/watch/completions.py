@@ -278,7 +278,7 @@ class Completions:
         done = self._is_done(outputs, output)
         if done is None:
             return
-        turns.asked(ready=done)
+        turns.asked(output.run, ready=done)
         if done:
             outputs.all_done(output)
             outputs.idle_after = (turns, output.number)
