@@ -261,3 +261,17 @@ def test_the_queue_of_one_loop_is_no_time_of_another_that_waits_behind_it(
     ordered = [event for _, event in sorted(seen, key=lambda one: one[0])]
     loops = applied(fold, ordered).snapshot(at(now + 1.0)).to_dict()["loops"]
     assert sum(loop["wall_seconds"] for loop in loops.values()) <= (now - 1.0) * 1.02 + 0.002
+
+
+def test_a_few_steps_whose_end_was_seen_do_not_stand_for_many_others() -> None:
+    """Of updates between rollouts one in ninety was seen to end, the longest: a quarter of the loop's rate was told."""
+    stretches = Stretches(lambda ended: None)
+    for number, steps in enumerate(dispatched(200, 0.0, 0.03)):
+        stretches.steps_ended(steps)
+        if number == 2:
+            stretches.completed(done(0, 0.12))
+        elif number > 2:
+            stretches.unseen()
+        told(stretches, 0.1 * number)
+    assert stretches.whole().steps == 200
+    assert stretches.rated() == Stretch(Kind.UNSEEN)

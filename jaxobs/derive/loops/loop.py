@@ -146,10 +146,14 @@ class Loop:
             require(seconds(max(steps.bodies)) <= MIN_STALL_SECONDS, "a step among many that may be long")
             for column in AMOUNTS.values():
                 steps.total(column)
+        if steps.begin < (told := self.last_end or 0):  # of several threads at a time: a wait counts once
+            require(single, "steps beside others")
+            waited = max(steps.compiling_in_wait, told - steps.starts[0])
+            steps = replace(steps, compiling_in_wait=min(steps.waits[0], waited))
         self.stalls.add(each_in_seconds(steps.own[-STEPS_KEPT:]))
         self.steps += len(steps)
         self.failed += steps.failed
-        self.last_end, self._left = steps.end, None
+        self.last_end, self._left = max(steps.end, told), None
         for word, column in AMOUNTS.items():
             self._count(word, steps, column)
         self.work.ran(steps.runs)

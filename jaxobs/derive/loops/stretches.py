@@ -91,8 +91,7 @@ class Stretch:
     checkpoint: float = 0.0
     examples: float = 0.0
     tokens: float = 0.0
-    breaks: int = 0
-    """How often the host was elsewhere."""
+    breaks: int = 0  # how often the host was elsewhere
     runs: Counter[int] = field(default_factory=Counter)
     """Watched calls by number, as in `StepEnded.runs`."""
     within: Counter[int] = field(default_factory=Counter)
@@ -319,7 +318,8 @@ class Stretches:
         """
         known = [each for each in self._kept if each.kind not in {Kind.UNSEEN, Kind.DOUBTFUL}]
         newest = takewhile(lambda each: each.kind is Kind.UNSEEN or not each.steps, reversed(self._kept))
-        if summed(newest).wall > seconds(self._patience):
+        few = summed(known).steps < MAX_DOUBT * summed(self._kept).steps
+        if few or summed(newest).wall > seconds(self._patience):
             known = []
         whole = summed(each for each in known if not each.compiled)
         if not whole.steps:

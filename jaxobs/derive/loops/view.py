@@ -93,7 +93,8 @@ def loop_view(loop: Loop) -> LoopView:
     """What is shown of the loop at its last `update`."""
     rated = loop.rated
     known = rated.steps > 0 and rated.wall > 0
-    note = loop.late or _note(rated) if known else _why_no_rate(loop)
+    shared = loop.inferred and rated.beside.keys() & rated.runs.keys()
+    note = loop.late or (ON_ONE_THREAD if shared else _note(rated)) if known else _why_no_rate(loop)
     rate = Figure(rated.steps / rated.wall if known else None, note)
     source = "completions" if rated.kind in {Kind.SEEN, Kind.TURNS} else "host"
     few = f"of {count(rated.steps, 'step')} alone" if known and rated.steps < ENOUGH_STEPS else None
@@ -136,8 +137,6 @@ def _note(rated: Stretch) -> str | None:
         return INSIDE
     if rated.kind is Kind.UNSEEN:
         return UNSEEN
-    if rated.beside.keys() & rated.runs.keys():
-        return ON_ONE_THREAD
     if rated.left_out > 0:
         share = rough_percent(rated.left_out / (rated.wall + rated.left_out))
         return f"without compiles, which took {share} of the time, in all of its steps"
