@@ -16,7 +16,7 @@ from jaxobs.report.sentence import (
     slowdown_sentence,
     without_quotes,
 )
-from jaxobs.vocabulary.words import INSIDE
+from jaxobs.vocabulary.words import INSIDE, ON_ONE_THREAD
 from tests.sample_document import document, loop
 
 LOOP: dict[str, Any] = {
@@ -77,7 +77,8 @@ def test_of_a_loop_that_ended_long_ago_its_whole_is_told() -> None:
 
 
 def test_a_pace_without_inner_loops_is_told_as_such() -> None:
-    assert said(steps_per_second_reason=INSIDE).startswith(f"`train` runs at 18 steps/s {INSIDE}, MFU 24 %.")
+    for note in (INSIDE, ON_ONE_THREAD):
+        assert said(steps_per_second_reason=note).startswith(f"`train` runs at 18 steps/s {note}, MFU 24 %.")
 
 
 def test_beside_a_loop_without_steps_of_late_what_is_under_way_is_told() -> None:
