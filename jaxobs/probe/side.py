@@ -121,12 +121,9 @@ class ProbeSide:
     """Everything of ours in the training process. It creates no JAX backend; `start_probes` needs an imported JAX."""
 
     def __init__(
-        self,
-        settings: dict[str, Any],
-        agents: Agents,
-        log: Callable[[str], None],
+        self, settings: dict[str, Any], agents: Agents, log: Callable[[str], None],
         before: ProbeSide | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`before`: the probe side of an observer that has ended; its executables may still run."""
         self.settings = settings
         self.ring = Ring(settings["ring_capacity"])
