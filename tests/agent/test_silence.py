@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxobs.agent.silence import STOPPED, why_silent
+from jaxobs.agent.silence import why_silent
+from jaxobs.derive.loops.hangs import STOPPED
 from tests.waiting import wait_for
 
 
