@@ -37,38 +37,24 @@ def valid_positions(
     if window > output:  # the condition is symmetric in the two: run over the shorter
         return valid_positions(size, window, output, window_dilation, padding_low, stride, base_dilation)
     last_element = (size - 1) * base_dilation
-    step = base_dilation // gcd(stride, base_dilation)
-    inverse = pow(stride * step // base_dilation, -1, step) if step > 1 else 0
+    common = gcd(stride, base_dilation)
+    step = base_dilation // common  # of the output positions that meet an element
+    inverse = pow(stride // common, -1, step)
     total = 0
     for position in range(window):
         offset = position * window_dilation - padding_low
-        first = max(0, -(offset // stride))
-        last = min(output - 1, (last_element - offset) // stride)
-        if last < first:
-            continue
-        if base_dilation == 1:
-            total += last - first + 1
-            continue
-        common = base_dilation // step
-        if offset % common:
-            continue
-        residue = (-offset // common * inverse) % step
-        start = first + (residue - first) % step
-        total += (last - start) // step + 1 if last >= start else 0
+        if offset % common == 0:
+            first = max(0, -(offset // stride))
+            last = min(output - 1, (last_element - offset) // stride)
+            start = first + (-offset // common * inverse - first) % step
+            total += len(range(start, last + 1, step))
     return total
 
 
 def dimension_positions(dimension: Any, size: int, output: int) -> int:
     """``valid_positions`` of one ``WindowDimension``."""
-    return valid_positions(
-        size,
-        output,
-        dimension.size,
-        dimension.stride,
-        dimension.padding_low,
-        dimension.window_dilation,
-        dimension.base_dilation,
-    )
+    dilations = dimension.window_dilation, dimension.base_dilation
+    return valid_positions(size, output, dimension.size, dimension.stride, dimension.padding_low, *dilations)
 
 
 def met_outputs(dimension: Any, size: int, output: int) -> int:
@@ -118,22 +104,14 @@ def convolution_multiply_adds(input_: Shape, kernel: Shape, output: Shape, messa
     dimension. The kernel's input feature dimension holds one group's features already. Padding, and the
     holes of a dilated (transposed) input, are no work.
     """
-    numbers, window = message.convolution_dimension_numbers, message.window
-    spatial = len(window.dimensions)
-    if not (
-        spatial
-        == len(numbers.input_spatial_dimensions)
-        == len(numbers.output_spatial_dimensions)
-        == len(numbers.kernel_spatial_dimensions)
-    ):
+    numbers, window = message.convolution_dimension_numbers, message.window.dimensions
+    given, made = numbers.input_spatial_dimensions, numbers.output_spatial_dimensions
+    if not len(window) == len(given) == len(made) == len(numbers.kernel_spatial_dimensions):
         raise HloDecodeError("convolution whose window and spatial dimensions differ in number")
-    total = float(_extent(output, [numbers.output_batch_dimension]))
-    total *= _extent(output, [numbers.output_feature_dimension])
+    total = float(_extent(output, [numbers.output_batch_dimension, numbers.output_feature_dimension]))
     total *= _extent(kernel, [numbers.kernel_input_feature_dimension])
-    for index, dimension in enumerate(window.dimensions):
-        size = _extent(input_, [numbers.input_spatial_dimensions[index]])
-        length = _extent(output, [numbers.output_spatial_dimensions[index]])
-        total *= dimension_positions(dimension, size, length)
+    for dimension, before, after in zip(window, given, made, strict=True):
+        total *= dimension_positions(dimension, _extent(input_, [before]), _extent(output, [after]))
     return total
 
 
