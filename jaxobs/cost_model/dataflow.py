@@ -182,10 +182,15 @@ def _parameters(called: Sequence[Computation], number: int) -> Iterator[Instruct
 def defined_at(instruction: Instruction) -> Position:
     """Where a value is made that is handed on unchanged."""
     index: tuple[int, ...] = ()
-    while instruction.operands and (instruction.opcode in _SAME or instruction.opcode == "get-tuple-element"):
+    while instruction.operands:
+        operand = instruction.operands[0]
         if instruction.opcode == "get-tuple-element":
             index = (instruction.message.tuple_index, *index)
-        instruction = instruction.operands[0]
+        elif instruction.opcode == "tuple" and index and 0 <= index[0] < len(instruction.operands):
+            operand, index = instruction.operands[index[0]], index[1:]
+        elif instruction.opcode not in _SAME:
+            break
+        instruction = operand
     return instruction, index
 
 

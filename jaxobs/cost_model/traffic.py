@@ -13,29 +13,8 @@ from typing import Final
 
 from jaxobs.cost_model.collectives import kind_of, memory_bytes
 from jaxobs.cost_model.custom_calls.protocol import SCRATCH, workspaces, written_bytes
+from jaxobs.cost_model.dataflow import Position, defined_at
 from jaxobs.cost_model.hlo.instructions import CONTROL, ELEMENTWISE, FREE, Computation, Instruction
-
-Buffer = tuple[Instruction, int]
-"""The instruction that made a value, and the index in its result (-1: the whole result)."""
-
-_RENAMING: Final = frozenset(("bitcast", "opt-barrier", "add-dependency"))
-
-
-def buffer_of(instruction: Instruction) -> Buffer:
-    """The buffer a value lies in, looking through instructions that only rename it."""
-    while True:
-        opcode, operands = instruction.opcode, instruction.operands
-        if not operands:
-            return instruction, -1
-        if opcode in _RENAMING:
-            instruction = operands[0]
-        elif opcode == "get-tuple-element":
-            source, index = operands[0], instruction.message.tuple_index
-            if source.opcode != "tuple" or not 0 <= index < len(source.operands):
-                return source, index
-            instruction = source.operands[index]
-        else:
-            return instruction, -1
 
 
 def combines(scatter: Instruction) -> bool:
@@ -163,10 +142,10 @@ def _results(computation: Computation, need: Need) -> float:
 
 def _is_workspace(result: Instruction) -> bool:
     """Whether a result is scratch memory of the fusion, or of a library call inside it."""
-    call, index = buffer_of(result)
+    call, index = defined_at(result)
     if call.opcode != "custom-call":
         return False
-    return call.target == SCRATCH or index >= len(call.shape.leaves()) - workspaces(call)
+    return call.target == SCRATCH or index >= (len(call.shape.leaves()) - workspaces(call),)
 
 
 def _replacement(update: Instruction) -> Instruction:
@@ -259,14 +238,14 @@ def traffic(instruction: Instruction, fusions: FusionTraffic) -> float:
 
 
 def _read(operands: tuple[Instruction, ...]) -> float:
-    return float(sum({buffer_of(operand): operand.shape.bytes for operand in operands}.values()))
+    return float(sum({defined_at(operand): operand.shape.bytes for operand in operands}.values()))
 
 
 def _fusion(instruction: Instruction, fusions: FusionTraffic) -> float:
     read, written, _ = fusions.of(instruction.called[0])
-    total: dict[Buffer, float] = {}
+    total: dict[Position, float] = {}
     for number, operand in enumerate(instruction.operands):
-        buffer = buffer_of(operand)
+        buffer = defined_at(operand)
         needed = total.get(buffer, 0.0) + read.get(number, 0.0) * operand.shape.element_bytes
         total[buffer] = min(operand.shape.bytes, needed)
     return sum(total.values()) + written
