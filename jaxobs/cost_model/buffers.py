@@ -73,7 +73,7 @@ class Assignment:
         ends = (entry.root, *entry.root.operands)
         ends += tuple(before for each in ends if each.opcode in MOVES for before in each.operands[:1])
         self._namesakes = {
-            ARGUMENT: {each.message.id for each in entry.instructions if each.opcode == "parameter"},
+            ARGUMENT: {each.message.id for each in entry.parameters.values()},
             OUTPUT: {each.message.id for each in ends},
         }
         self._values = {value.id: value for value in message.values}
@@ -163,7 +163,9 @@ class Assignment:
         temporaries live, or when an output is made, as where that is within a call (CPUs before JAX 0.8).
         """
         freed, apart = 0, list[Tenant]()
-        arguments = self._arguments_left()
+        arguments = defaultdict[tuple[str, tuple[int, ...]], list[Instruction]](list)
+        for each in undonated(self._module):
+            arguments[each.shape.type.name, each.shape.dimensions].append(each)
         for shape, allocation, made in self._outputs():
             alike, lives = arguments[shape.type.name, shape.dimensions], self._ranges.of(made)
             if not alike:
@@ -186,16 +188,6 @@ class Assignment:
         except HloDecodeError:
             return None
         return max(0, min(most, freed - more))
-
-    def _arguments_left(self) -> dict[tuple[str, tuple[int, ...]], list[Instruction]]:
-        """The arguments that are not donated yet, in order, by type and dimensions."""
-        taken = {each.parameter_number for each in self._module.message.input_output_alias.entries}
-        found = defaultdict[tuple[str, tuple[int, ...]], list[Instruction]](list)
-        parameters = [each for each in self._module.entry.instructions if each.opcode == "parameter"]
-        for each in sorted(parameters, key=lambda each: each.message.parameter_number):
-            if each.message.parameter_number not in taken:
-                found[each.shape.type.name, each.shape.dimensions].append(each)
-        return found
 
     def _outputs(self) -> Iterator[tuple[Shape, Any, list[Position]]]:
         """The outputs that are made, in order: shape, allocation, and where the value is, empty if that is not known."""
@@ -252,6 +244,12 @@ class Assignment:
                 return instruction, None
             shape = shape.parts[index]
         return instruction, shape
+
+
+def undonated(module: Module) -> list[Instruction]:
+    """The arguments that give no output their place, in order."""
+    taken = {each.parameter_number for each in module.message.input_output_alias.entries}
+    return [each for number, each in sorted(module.entry.parameters.items()) if number not in taken]
 
 
 def _kind(allocation: Any) -> str:

@@ -158,12 +158,8 @@ def may_overwrite(instruction: Instruction, read: Collection[Instruction]) -> bo
     if not instruction.called or instruction.opcode == "sort":
         return not read or instruction.opcode not in _READS_AGAIN
     computation = instruction.called[0]
-    inside = {
-        each
-        for at, one in enumerate(instruction.operands)
-        if one in read
-        for each in _parameters([computation], at)
-    }
+    handed_on = (at for at, one in enumerate(instruction.operands) if one in read)
+    inside = {each for at in handed_on for each in _parameters([computation], at)}
     for each in computation.instructions:  # operands come before their users
         if not inside.isdisjoint(each.operands):
             if not may_overwrite(each, inside):
@@ -172,11 +168,8 @@ def may_overwrite(instruction: Instruction, read: Collection[Instruction]) -> bo
     return True
 
 
-def _parameters(called: Sequence[Computation], number: int) -> Iterator[Instruction]:
-    for computation in called:
-        for instruction in computation.instructions:
-            if instruction.opcode == "parameter" and instruction.message.parameter_number == number:
-                yield instruction
+def _parameters(called: Sequence[Computation], number: int) -> list[Instruction]:
+    return [each.parameters[number] for each in called if number in each.parameters]
 
 
 def defined_at(instruction: Instruction) -> Position:

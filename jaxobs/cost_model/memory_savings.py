@@ -128,15 +128,11 @@ def _narrower_type(buffers: Sequence[Assigned]) -> Iterator[Saving]:
 
 def _sharding(module: Module) -> Iterator[Saving]:
     devices = module.message.device_assignment.computation_count
-    parameters = {
-        each.message.parameter_number: int(each.shape.bytes)
-        for each in module.entry.instructions
-        if each.opcode == "parameter"
-    }
     size = sum(
-        parameters.get(number, 0)
+        int(module.entry.parameters[number].shape.bytes)
         for number, sharding in enumerate(module.message.parameter_shardings)
         if sharding.type == _REPLICATED and not any(each.axes for each in sharding.named.dimensions)
+        if number in module.entry.parameters
     )
     if devices > 1 and size:
         freed = size - size // devices

@@ -11,7 +11,7 @@ from typing import Final
 from jaxobs.cost_model.arithmetic.dispatch import Arithmetic
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import Bounds
-from jaxobs.cost_model.buffers import Assignment
+from jaxobs.cost_model.buffers import Assignment, undonated
 from jaxobs.cost_model.collectives import add_collective
 from jaxobs.cost_model.contents import contents_of
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
@@ -198,18 +198,11 @@ def donatable_bytes(module: Module) -> float:
     JAX requires these of a donated argument. Each argument and each output counts once, and those already donated do
     not count. Whether the caller uses the argument again cannot be seen here.
     """
-    entries = module.message.input_output_alias.entries
-    taken = {entry.parameter_number for entry in entries}
-    filled = {tuple(entry.output_shape_index) for entry in entries}
+    filled = {tuple(entry.output_shape_index) for entry in module.message.input_output_alias.entries}
     root = module.entry.root.shape
     outputs = root.parts or (root,)
     free = [shape for index, shape in enumerate(outputs) if not {(), (index,)} & filled]
-    given = [
-        instruction.shape
-        for instruction in module.entry.instructions
-        if instruction.opcode == "parameter" and instruction.message.parameter_number not in taken
-    ]
-    both = _kinds(free) & _kinds(given)
+    both = _kinds(free) & _kinds(each.shape for each in undonated(module))
     return float(sum(amount * count for (_, _, amount), count in both.items()))
 
 

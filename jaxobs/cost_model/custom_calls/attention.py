@@ -12,7 +12,7 @@ adds 3 vector FLOPs and an exponential for each pair, and e for each query; its 
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 from jaxobs.model.cost import AT_MOST, Cost
@@ -60,18 +60,16 @@ def attention_cost(call: CustomCall, attention: Attention, *, backward: bool) ->
     size, value_size = attention.head_size, attention.value_size
     rows = float(attention.heads * attention.queries * value_size)
     score = 2 * met * size
-    rest: dict[str, Any] = {
-        "transcendentals": met,
-        "vector_flops_by_type": {"float32": 6 * met + 2 * rows if backward else 3 * met + rows},
-    }
-    if attention.padded:
-        rest["exact"] = False
-        rest["inexact_reasons"] = (f"{call.target} has sequence lengths known only at run time; {AT_MOST}",)
-    if backward:
-        type_ = call.operands[0].type.name
-        rest["rematerialized_flops_by_type"] = {type_: score}
-        return call.matrix(score + 4 * met * (size + value_size), of=call.operands[0], **rest)
-    return call.matrix(score + 2 * met * value_size, of=call.operands[0], **rest)
+    unknown = f"{call.target} has sequence lengths known only at run time; {AT_MOST}"
+    return call.matrix(
+        score + (4 * met * (size + value_size) if backward else 2 * met * value_size),
+        of=call.operands[0],
+        transcendentals=met,
+        vector_flops_by_type={"float32": 6 * met + 2 * rows if backward else 3 * met + rows},
+        rematerialized_flops_by_type={call.operands[0].type.name: score} if backward else {},
+        exact=not attention.padded,
+        inexact_reasons=(unknown,) if attention.padded else (),
+    )
 
 
 def cudnn(call: CustomCall) -> Cost | None:

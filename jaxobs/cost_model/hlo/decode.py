@@ -92,6 +92,8 @@ def _read_instructions(
         called = message.called_computation_ids
         if called:
             _link_calls(instruction, called, by_id)
+        if opcode == "parameter":
+            computation.parameters[message.parameter_number] = instruction
         known[message.id] = instruction
         instructions.append(instruction)
     if len(known) != len(instructions):

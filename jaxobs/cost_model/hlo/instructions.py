@@ -231,13 +231,15 @@ class Instruction:
 class Computation:
     """A list of instructions, operands before their users."""
 
-    __slots__ = ("callers", "index", "instructions", "message", "module", "root")
+    __slots__ = ("callers", "index", "instructions", "message", "module", "parameters", "root")
 
     def __init__(self, message: Any, index: int, module: Module) -> None:
         self.message = message
         self.index = index
         self.module = module
         self.instructions: list[Instruction] = []
+        self.parameters: dict[int, Instruction] = {}
+        """By number."""
         self.root: Instruction
         self.callers: list[Instruction] = []
 
@@ -287,4 +289,5 @@ class Module:
             for instruction in computation.instructions:
                 del instruction.computation, instruction.operands, instruction.called
             computation.instructions.clear()
+            computation.parameters.clear()
         self.computations.clear()
