@@ -141,29 +141,30 @@ class Exporting:
             self._thread.join(timeout)
 
     def _run(self, agent: Agent) -> None:
-        self.guard.call(self._begin, agent)
+        guard = self.guard
+        guard.call(self._begin, agent)
+        self._failed = guard.failures > 0
+        if self._failed:
+            # It is not asked to export, and `stop` must not count as a success: it stays down, with its reason.
+            guard = Guard(guard.source, guard.kind, agent.log)
+        while not self._failed and self._export_next():
+            pass
+        with self._news:  # what is left: it could not start, or is set aside
+            self._dropped += self._waiting()
+            self._events.clear()
+            self._spans.clear()
+        guard.call(self._plugin.stop, max(0.0, (self._stopping or 0.0) - monotonic()))
+
+    def _export_next(self) -> bool:
+        """Wait for news, or for the end, and export what there is. Returns whether more may come."""
         with self._news:
-            # A plugin that could not start is not asked to export; its guard has the reason.
-            self._failed = self.guard.failures > 0
-            if self._failed:
-                self._let_go()
-        while not self._failed:
-            with self._news:
-                self._news.wait_for(lambda: self._has_work() or self._stopping is not None)
-                batch = self._take() if self._has_work() else None
-                if batch is None:  # the end has come, and there is no news or it is set aside
-                    self._let_go()
-                stopping = self._stopping
-            if batch is not None:
-                failures = self.guard.failures
-                self.guard.call(self._plugin.export, batch)
-                self._export_failed |= self.guard.failures > failures
-            if stopping is not None:
-                break
-        stopping = self._stopping
-        # `stop` must not count as a success of a plugin that could not start: it stays down, with its reason.
-        guard = Guard(self.guard.source, self.guard.kind, agent.log) if self._failed else self.guard
-        guard.call(self._plugin.stop, max(0.0, stopping - monotonic()) if stopping is not None else 0.0)
+            self._news.wait_for(lambda: self._has_work() or self._stopping is not None)
+            batch, more = self._take() if self._has_work() else None, self._stopping is None
+        if batch is not None:
+            failures = self.guard.failures
+            self.guard.call(self._plugin.export, batch)
+            self._export_failed |= self.guard.failures > failures
+        return more
 
     def _begin(self, agent: Agent) -> None:
         self._plugin.start(agent)
@@ -177,11 +178,6 @@ class Exporting:
 
     def _waiting(self) -> int:
         return len(self._events) + len(self._spans)
-
-    def _let_go(self) -> None:
-        self._dropped += self._waiting()
-        self._events.clear()
-        self._spans.clear()
 
     def _take(self) -> Batch:
         assert self._snapshot is not None
