@@ -281,13 +281,7 @@ class Module:
 
     def release(self) -> None:
         """Cut the reference cycles, so that memory is freed at once; afterwards the module cannot be used."""
-        self.first_work.clear()
-        self.inferred_trips.clear()
         for computation in self.computations:
-            computation.callers.clear()
             del computation.module
             for instruction in computation.instructions:
-                del instruction.computation, instruction.operands, instruction.called
-            computation.instructions.clear()
-            computation.parameters.clear()
-        self.computations.clear()
+                del instruction.computation, instruction.called
