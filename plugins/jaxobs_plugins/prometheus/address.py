@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import json
+import math
 import os
 import re
 import socket
@@ -237,17 +238,15 @@ class Neighbours:
         self._directories = directories
         self._resource = resource
         self._known: tuple[Rank, ...] = ()
-        self._looked: float | None = None
+        self._looked = -math.inf
         self._work = FileWork(self._look, directories, lambda _: None, "")
 
     def ranks(self) -> tuple[Rank, ...]:
         """The ranks found last. Looks again every few seconds, for a later call; the first look is waited for."""
-        if self._looked is None:
+        is_first = self._looked == -math.inf
+        if monotonic() - self._looked >= LOOK_SECONDS:
             self._looked = monotonic()
-            self._work.done(FIRST_LOOK_SECONDS)
-        elif monotonic() - self._looked >= LOOK_SECONDS:
-            self._looked = monotonic()
-            self._work.soon()
+            self._work.done(FIRST_LOOK_SECONDS if is_first else 0.0)
         return self._known
 
     def _look(self) -> None:
