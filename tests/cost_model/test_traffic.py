@@ -210,6 +210,18 @@ def test_renaming_costs_nothing(text_cost):
     assert found.operations == ()
 
 
+def test_one_value_is_read_once_whatever_its_names_behind_a_barrier(text_cost):
+    found = text_cost("""ENTRY e {
+      a = f32[64]{0} parameter(0)
+      t = (f32[64]{0}, f32[64]{0}) tuple(a, a)
+      b = (f32[64]{0}, f32[64]{0}) opt-barrier(t)
+      x = f32[64]{0} get-tuple-element(b), index=0
+      y = f32[64]{0} get-tuple-element(b), index=1
+      ROOT s = f32[64]{0} add(x, y)
+    }""")
+    assert found.cost.bytes == 2 * 64 * 4
+
+
 def test_a_constant_counts_where_it_is_read(cost_of):
     weights = jnp.arange(64.0 * 64).reshape(64, 64)
     cost = cost_of(lambda x: x @ jax.lax.stop_gradient(weights), jnp.ones((8, 64))).cost
