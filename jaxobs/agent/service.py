@@ -209,14 +209,12 @@ class Service:
     def serve(self, frames: wire.Frames, waiting: list[tuple[bytes, Any]]) -> None:
         """Receive and fold until the pipe ends or the job says that nothing follows; then flush a last time."""
         finish: tuple[float, State] | None = None
-        ended = False
-        while not ended:
+        while True:
             for kind, body in waiting:
                 finish = self._take(kind, body) or finish
             # The job can so count the events lost with an agent that dies.
             if folded := sum(kind == wire.EVENTS for kind, _ in waiting):
                 self._send(wire.FOLDED, folded)
-            waiting = []
             if finish is not None:  # nothing follows, and the job waits
                 break
             if monotonic() >= self._due:
@@ -227,14 +225,14 @@ class Service:
                     self.log("observing ends: the job waits until it has no child any more")
                     finish = 1.0, "running"  # how it ends is not seen
                     break
-            readable = self._pipe.wait(self._due)
+            readable, waiting = self._pipe.wait(self._due), []
             self._fold_arrivals()
             if readable:
                 piece = self._pipe.receive()
-                ended = not piece
-                if piece:
-                    self.fold.observation.last_heard = now()
-                waiting = list(frames.feed(piece)) if piece else []
+                if not piece:
+                    break
+                self.fold.observation.last_heard = now()
+                waiting = list(frames.feed(piece))
         self._end(*(finish or (None, "killed")))
 
     def _take(self, kind: bytes, body: Any) -> tuple[float, State] | None:
