@@ -16,7 +16,14 @@ from typing import Any, Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from jaxobs.cost_model.dataflow import MOVES, LiveRanges, Position, defined_at, maker_of, may_overwrite
-from jaxobs.cost_model.hlo.instructions import HOST_MEMORY_SPACE, HloDecodeError, Instruction, Module, Shape
+from jaxobs.cost_model.hlo.instructions import (
+    HOST_MEMORY_SPACE,
+    HloDecodeError,
+    Instruction,
+    Module,
+    Shape,
+    instructions_of,
+)
 from jaxobs.cost_model.hlo.scopes import Origin, Provenance
 from jaxobs.model.peak_memory import ARGUMENT, KEPT, OUTPUT, TEMPORARY, Buffer, PeakMemory, places_of
 from jaxobs.proto.messages import BufferAssignmentMessage
@@ -64,11 +71,7 @@ class Assignment:
         except DecodeError as error:
             raise HloDecodeError(f"{len(serialized)} bytes are no BufferAssignmentProto ({error})") from None
         self._provenance = provenance
-        self._instructions = {
-            instruction.message.id: instruction
-            for computation in module.computations
-            for instruction in computation.instructions
-        }
+        self._instructions = {each.message.id: each for each in instructions_of(module.computations)}
         entry = module.entry
         ends = (entry.root, *entry.root.operands)
         ends += tuple(before for each in ends if each.opcode in MOVES for before in each.operands[:1])

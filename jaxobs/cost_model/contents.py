@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from jaxobs.cost_model.hlo.decode import decode
-from jaxobs.cost_model.hlo.instructions import Instruction, Module
+from jaxobs.cost_model.hlo.instructions import Instruction, Module, instructions_of
 from jaxobs.cost_model.hlo.scopes import Provenance
 from jaxobs.model.contents import MIN_CONSTANT_BYTES, Constant, Contents, Unrolled, largest
 from jaxobs.model.cost import Frame
@@ -60,16 +60,15 @@ def contents_of(module: Module, provenance: Provenance) -> Contents:
     examples: dict[tuple[bytes, str], Instruction] = {}
     constants: list[Constant] = []
     autotuned = 0
-    for computation in module.computations:
-        for instruction in computation.instructions:
-            if instruction.opcode not in NOT_COUNTED:
-                key = instruction.message.metadata, instruction.opcode
-                found[key] += 1
-                examples.setdefault(key, instruction)
-                if instruction.opcode in ("custom-call", "fusion"):
-                    autotuned += AUTOTUNED.search(instruction.backend_config) is not None
-            elif instruction.opcode == "constant" and instruction.shape.bytes >= MIN_CONSTANT_BYTES:
-                constants.append(_constant(instruction, provenance))
+    for instruction in instructions_of(module.computations):
+        if instruction.opcode not in NOT_COUNTED:
+            key = instruction.message.metadata, instruction.opcode
+            found[key] += 1
+            examples.setdefault(key, instruction)
+            if instruction.opcode in ("custom-call", "fusion"):
+                autotuned += AUTOTUNED.search(instruction.backend_config) is not None
+        elif instruction.opcode == "constant" and instruction.shape.bytes >= MIN_CONSTANT_BYTES:
+            constants.append(_constant(instruction, provenance))
     stacks: defaultdict[Stack, Counter[tuple[str, str]]] = defaultdict(Counter)
     for key, instruction in examples.items():
         origin = provenance.noted(instruction)

@@ -8,7 +8,7 @@ from typing import Final
 
 from jaxobs.cost_model.buffers import Assigned, Assignment
 from jaxobs.cost_model.dataflow import maker_of
-from jaxobs.cost_model.hlo.instructions import Instruction, Module
+from jaxobs.cost_model.hlo.instructions import Instruction, Module, instructions_of
 from jaxobs.model.cost import FORWARD
 from jaxobs.model.peak_memory import TEMPORARY, PeakMemory, Saving
 from jaxobs.vocabulary.units import byte_size
@@ -77,11 +77,7 @@ def _size(buffers: Iterable[Assigned]) -> int:
 
 
 def _has_backward(module: Module) -> bool:
-    return any(
-        b"transpose(" in instruction.message.metadata
-        for computation in module.computations
-        for instruction in computation.instructions
-    )
+    return any(b"transpose(" in each.message.metadata for each in instructions_of(module.computations))
 
 
 def _carried(loop: Instruction) -> int:

@@ -14,7 +14,7 @@ from math import prod, sqrt
 from typing import Final
 
 from jaxobs.cost_model.arithmetic.products import MULTIPLY_ADDS
-from jaxobs.cost_model.hlo.instructions import Computation, Instruction
+from jaxobs.cost_model.hlo.instructions import Computation, Instruction, instructions_of
 from jaxobs.cost_model.hlo.scopes import AGAIN, operation_name, scope_of, was_product
 from jaxobs.proto.element_types import ElementType, Kind
 
@@ -34,11 +34,8 @@ class SourceTypes:
     """Finds the types in which one module's products were written, and remembers the instructions it has walked."""
 
     def __init__(self, computations: list[Computation]) -> None:
-        self._needed = any(
-            instruction.opcode == "convert" and _compilers_own(instruction)
-            for computation in computations
-            for instruction in computation.instructions
-        )
+        every = instructions_of(computations)
+        self._needed = any(each.opcode == "convert" and _compilers_own(each) for each in every)
         """Whether the compiler widened any floating value: if not, every type is the program's own."""
         self.known: dict[Instruction, ElementType] = {}
 
@@ -140,19 +137,12 @@ class Rewritten:
         self.first: set[Instruction] = set()
         """Products named as rematerialised that are the only ones left, merged with the equal forward ones."""
         matrix: list[Instruction] = []
-        repeats = False
-        for computation in computations:
-            for instruction in computation.instructions:
-                opcode = instruction.opcode
-                if opcode == "reduce":
-                    if was_product(instruction):
-                        self._take_apart(instruction)
-                elif opcode in MULTIPLY_ADDS or (
-                    opcode == "custom-call" and instruction.target.startswith(_LIBRARIES)
-                ):
-                    matrix.append(instruction)
-                    repeats = repeats or instruction.named_rematerialized
-        if repeats:
+        for instruction in instructions_of(computations):
+            if instruction.opcode == "reduce" and was_product(instruction):
+                self._take_apart(instruction)
+            elif instruction.opcode in MULTIPLY_ADDS or _is_product_of_library(instruction):
+                matrix.append(instruction)
+        if any(product.named_rematerialized for product in matrix):
             self.first = _first_work(matrix)
 
     def _take_apart(self, reduction: Instruction) -> None:
@@ -180,6 +170,10 @@ class Rewritten:
         if instruction is not None and instruction.opcode == "multiply" and _of_a_product(instruction):
             self.products.add(instruction)
             self.sums.update(sums)
+
+
+def _is_product_of_library(instruction: Instruction) -> bool:
+    return instruction.opcode == "custom-call" and instruction.target.startswith(_LIBRARIES)
 
 
 def _adds(reduction: Instruction) -> bool:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.cost_model.hlo.instructions import Computation, Instruction
+from jaxobs.cost_model.hlo.instructions import Computation, Instruction, instructions_of
 from jaxobs.proto.element_types import ElementType, Kind
 from jaxobs.proto.messages import LiteralMessage
 
@@ -44,13 +44,9 @@ class _Linear(NamedTuple):
 
 def inferred_trips(computations: Iterable[Computation]) -> dict[Instruction, int]:
     """The number of turns of each loop for which the compiler has noted none, where it can be inferred."""
-    loops = (
-        instruction
-        for computation in computations
-        for instruction in computation.instructions
-        if instruction.opcode == "while" and len(instruction.called) == 2 and instruction.trip_count is None
-    )
-    return {loop: trips for loop in loops if (trips := _trips(loop)) is not None}
+    loops = (each for each in instructions_of(computations) if each.opcode == "while")
+    unknown = (loop for loop in loops if len(loop.called) == 2 and loop.trip_count is None)
+    return {loop: trips for loop in unknown if (trips := _trips(loop)) is not None}
 
 
 def _trips(loop: Instruction) -> int | None:

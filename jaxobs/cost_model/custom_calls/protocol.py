@@ -126,9 +126,7 @@ def apply_rule(call: CustomCall, rules: Mapping[str, Rule], tally: Tally) -> Non
         cost = _checked(rule(call))
         if cost is None and rule is not estimated:
             cost = _checked(estimated(call))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 a rule may be anyone's; it must not cost the rest
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # a rule may be anyone's; it must not cost the rest
         tally.add_reason(f"rule for custom call {call.target} raised {type(error).__name__}: {error}")
     if cost is None:
         tally.add_unmodelled([call.target])

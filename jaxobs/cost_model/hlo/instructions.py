@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Any, Final
 
@@ -246,6 +248,11 @@ class Computation:
     @property
     def name(self) -> str:
         return str(self.message.name, "utf-8", "replace")
+
+
+def instructions_of(computations: Iterable[Computation]) -> Iterator[Instruction]:
+    """All instructions of these computations."""
+    return chain.from_iterable(each.instructions for each in computations)
 
 
 class Module:
