@@ -29,8 +29,7 @@ QUICK_SECONDS = 0.5
 STUCK_SECONDS = 10.0
 """Seconds after which an exporter or collector that has not returned is reported as not up, until it returns."""
 
-
-SECONDS: Final = 5.0
+LAST_TURN_SECONDS: Final = 5.0
 """Least seconds that exporters have for their last turn; after them, or the job's longer patience, the agent ends."""
 
 GRACE_SECONDS: Final = 0.3

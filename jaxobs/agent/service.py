@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jaxobs.agent.analysis import Analysis, Done, WindowDone
-from jaxobs.agent.exporting import SECONDS, STUCK_SECONDS, await_deliveries
+from jaxobs.agent.exporting import LAST_TURN_SECONDS, STUCK_SECONDS, await_deliveries
 from jaxobs.agent.plugins import load_plugins
 from jaxobs.agent.silence import waits_for_us, why_silent
 from jaxobs.derive.catalogue import CORE_METRICS
@@ -56,10 +56,10 @@ MAX_INTERVALS: Final = 1.3
 an interval, so that the agent wakes up once for both. It does not wait for a report that is late."""
 
 FIRST_SECONDS: Final = 0.2
-
+"""Seconds from the start to the first snapshot, if the interval is longer."""
 
 OWNER_ALONE = 0o600
-"""Permissions of the file: it may be in the system's temporary directory, which everybody may read."""
+"""Permissions of the summary: it may be in the system's temporary directory, which everybody may read."""
 
 VALUES_SECONDS: Final = 2.0
 """Least seconds between two frames of flat values, once they have the main loop's step time. One has some 25 numbers,
@@ -427,7 +427,7 @@ class Service:
         self.fold.end(now(), by_itself=patience is not None)
         self.fold.facts = {**self.fold.facts, "ended": ended, "ended_reason": None}
         snapshot = self._new_snapshot()
-        began, timeout = monotonic(), max(SECONDS, patience or 0.0)
+        began, timeout = monotonic(), max(LAST_TURN_SECONDS, patience or 0.0)
         for exporter in self._plugins.exporters:
             exporter.finish(timeout)
         if patience is None:

@@ -44,16 +44,10 @@ def decode(serialized: bytes | memoryview) -> Module:
         raise HloDecodeError(
             f"module has {count} instructions, more than the limit of {MAXIMUM_INSTRUCTIONS}"
         )
-    module = Module(message)
-    try:
-        _link(module)
-    except HloDecodeError:
-        module.release()
-        raise
-    return module
+    return _linked(Module(message))
 
 
-def _link(module: Module) -> None:
+def _linked(module: Module) -> Module:
     # A module repeats few shapes and opcodes many times.
     shape_of, opcode_of = cache(read_shape), cache(lambda code: str(code, "utf-8", "replace"))
     by_id: dict[int, Computation] = {}
@@ -68,6 +62,7 @@ def _link(module: Module) -> None:
     if entry is None:
         raise HloDecodeError(f"the entry computation {module.message.entry_computation_id} is missing")
     module.entry = entry
+    return module
 
 
 def _read_instructions(
