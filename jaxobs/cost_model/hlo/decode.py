@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -44,10 +44,20 @@ def decode(serialized: bytes | memoryview) -> Module:
         raise HloDecodeError(
             f"module has {count} instructions, more than the limit of {MAXIMUM_INSTRUCTIONS}"
         )
-    return _linked(Module(message))
+    module = Module(message)
+    try:
+        _link(module)
+    except HloDecodeError:
+        module.release()
+        raise
+    except KeyError as error:
+        module.release()
+        raise HloDecodeError(f"module {module.name!r} refers to {error}, which it has not before") from None
+    return module
 
 
-def _linked(module: Module) -> Module:
+def _link(module: Module) -> None:
+    """Link instructions and computations. Raises KeyError where an id is missing, or comes too late."""
     # A module repeats few shapes and opcodes many times.
     shape_of, opcode_of = cache(read_shape), cache(lambda code: str(code, "utf-8", "replace"))
     by_id: dict[int, Computation] = {}
@@ -58,11 +68,7 @@ def _linked(module: Module) -> Module:
         raise HloDecodeError("two computations have the same id")
     for computation in module.computations:
         _read_instructions(computation, by_id, shape_of, opcode_of)
-    entry = by_id.get(module.message.entry_computation_id)
-    if entry is None:
-        raise HloDecodeError(f"the entry computation {module.message.entry_computation_id} is missing")
-    module.entry = entry
-    return module
+    module.entry = by_id[module.message.entry_computation_id]
 
 
 def _read_instructions(
@@ -76,39 +82,20 @@ def _read_instructions(
     for position, message in enumerate(computation.message.instructions):
         opcode = opcode_of(message.opcode)
         instruction = Instruction(message, opcode, shape_of(message.shape), position, computation)
-        operand_ids = message.operand_ids
-        if operand_ids:
-            try:
-                instruction.operands = tuple([known[operand] for operand in operand_ids])
-            except KeyError as error:
-                raise HloDecodeError(
-                    f"instruction {instruction.name!r} of {computation.name!r} uses {error}, not before it"
-                ) from None
-        called = message.called_computation_ids
-        if called:
-            _link_calls(instruction, called, by_id)
+        if operand_ids := message.operand_ids:
+            instruction.operands = tuple([known[operand] for operand in operand_ids])
+        if called := message.called_computation_ids:
+            every = [by_id[number] for number in called]
+            instruction.called = tuple([one for one in every if one.message.execution_thread != HOST_THREAD])
+            for one in instruction.called:
+                one.callers.append(instruction)
         if opcode == "parameter":
             computation.parameters[message.parameter_number] = instruction
         known[message.id] = instruction
         instructions.append(instruction)
     if len(known) != len(instructions):
         raise HloDecodeError(f"two instructions of {computation.name!r} have the same id")
-    root = known.get(computation.message.root_id)
-    if root is None:
-        raise HloDecodeError(f"the root of {computation.name!r} is missing")
-    computation.root = root
-
-
-def _link_calls(instruction: Instruction, called: Any, by_id: dict[int, Computation]) -> None:
-    try:
-        every = [by_id[computation] for computation in called]
-    except KeyError as error:
-        raise HloDecodeError(
-            f"instruction {instruction.name!r} calls computation {error}, which is missing"
-        ) from None
-    instruction.called = tuple([part for part in every if part.message.execution_thread != HOST_THREAD])
-    for computation in instruction.called:
-        computation.callers.append(instruction)
+    computation.root = known[computation.message.root_id]
 
 
 def callees_first(module: Module) -> list[Computation]:
