@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
-from google.protobuf.message import DecodeError
-
 from jaxobs.cost_model.dataflow import MOVES, LiveRanges, Position, defined_at, maker_of, may_overwrite
 from jaxobs.cost_model.hlo.instructions import (
     HOST_MEMORY_SPACE,
@@ -66,10 +64,8 @@ class Assignment:
     """A decoded buffer assignment of a decoded module."""
 
     def __init__(self, module: Module, provenance: Provenance, serialized: bytes) -> None:
-        try:
-            message = BufferAssignmentMessage.FromString(serialized)
-        except DecodeError as error:
-            raise HloDecodeError(f"{len(serialized)} bytes are no BufferAssignmentProto ({error})") from None
+        """Raises DecodeError where ``serialized`` is no ``BufferAssignmentProto``."""
+        message = BufferAssignmentMessage.FromString(serialized)
         self._provenance = provenance
         self._instructions = {each.message.id: each for each in instructions_of(module.computations)}
         entry = module.entry

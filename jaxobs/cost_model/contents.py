@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from jaxobs.cost_model.hlo.decode import decode
+from jaxobs.cost_model.hlo.decode import decoded
 from jaxobs.cost_model.hlo.instructions import Instruction, Module, instructions_of
 from jaxobs.cost_model.hlo.scopes import Provenance
 from jaxobs.model.contents import MIN_CONSTANT_BYTES, Constant, Contents, Unrolled, largest
@@ -47,11 +47,8 @@ simplifies some operations of the first and of the last turn."""
 
 def module_contents(serialized: bytes) -> Contents:
     """What an optimised ``HloModuleProto`` holds. Raises ``HloDecodeError``."""
-    module = decode(serialized)
-    try:
+    with decoded(serialized) as module:
         return contents_of(module, Provenance(module))
-    finally:
-        module.release()
 
 
 def contents_of(module: Module, provenance: Provenance) -> Contents:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from math import isfinite
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from jaxobs.cost_model.arithmetic.dispatch import Arithmetic
 from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import Bounds
@@ -15,7 +17,7 @@ from jaxobs.cost_model.buffers import Assignment, undonated
 from jaxobs.cost_model.collectives import add_collective
 from jaxobs.cost_model.contents import contents_of
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
-from jaxobs.cost_model.hlo.decode import callees_first, decode, executions, where_run
+from jaxobs.cost_model.hlo.decode import callees_first, decoded, executions, where_run
 from jaxobs.cost_model.hlo.fingerprint import fingerprint
 from jaxobs.cost_model.hlo.instructions import (
     CONTROL,
@@ -52,16 +54,10 @@ def module_cost(
     ``serialized`` is an optimised ``HloModuleProto``, as ``executable.hlo_modules()[0]`` serialises it; of a
     partitioned module it is one device's program. ``custom_call_rules`` give the costs of custom calls by
     target. ``buffers`` is the module's ``BufferAssignmentProto``, for its memory. Raises ``HloDecodeError`` if the bytes
-    are no such module or hold more than
-    ``decode.MAXIMUM_INSTRUCTIONS``.
+    are no such module or hold more than ``decode.MAXIMUM_INSTRUCTIONS``.
     """
-    module = decode(serialized)
-    try:
+    with decoded(serialized) as module:
         return _Walk(module, custom_call_rules, buffers).result()
-    except (OverflowError, RecursionError) as error:
-        raise HloDecodeError(f"module {module.name!r} has implausible sizes: {error}") from None
-    finally:
-        module.release()
 
 
 def cost_or_reason(
@@ -132,8 +128,8 @@ class _Walk:
             assignment = Assignment(self.module, self.provenance, self.buffers)
             memory, buffers = assignment.memory()
             found = savings(self.module, assignment, memory, buffers, donatable)
-        except (HloDecodeError, KeyError, IndexError) as error:
-            return None, f"the buffer assignment could not be read: {error}"[:500]
+        except (HloDecodeError, DecodeError, KeyError, IndexError) as error:
+            return None, f"the buffer assignment could not be read: {error}"[:MAX_REASON]
         return replace(memory, savings=found), ""
 
     def _add_up(self, computation: Computation) -> None:

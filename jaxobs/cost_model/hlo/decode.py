@@ -5,7 +5,8 @@ Raises ``HloDecodeError`` for bytes that are wrong in any way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
@@ -54,6 +55,21 @@ def decode(serialized: bytes | memoryview) -> Module:
         module.release()
         raise HloDecodeError(f"module {module.name!r} refers to {error}, which it has not before") from None
     return module
+
+
+@contextmanager
+def decoded(serialized: bytes | memoryview) -> Iterator[Module]:
+    """The module for a `with` block, after which it cannot be used.
+
+    Raises ``HloDecodeError``, also in place of what is raised in the block because its fields make no sense.
+    """
+    module = decode(serialized)
+    try:
+        yield module
+    except (DecodeError, OverflowError, RecursionError) as error:
+        raise HloDecodeError(f"module {module.name!r} has implausible fields: {error}") from None
+    finally:
+        module.release()
 
 
 def _link(module: Module) -> None:

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from google.protobuf.message import DecodeError
-
-from jaxobs.cost_model.hlo.instructions import Computation, HloDecodeError, Instruction, Module
+from jaxobs.cost_model.hlo.instructions import Computation, Instruction, Module
 from jaxobs.model.cost import BACKWARD, FORWARD, REMATERIALIZED, Frame
 from jaxobs.model.source_files import is_installed
 from jaxobs.proto.messages import MetadataMessage
@@ -81,10 +79,7 @@ def was_product(instruction: Instruction) -> bool:
 
 
 def _metadata(instruction: Instruction) -> Any:
-    try:
-        return MetadataMessage.FromString(instruction.message.metadata)
-    except DecodeError as error:
-        raise HloDecodeError(f"metadata of {instruction.name!r} cannot be read: {error}") from None
+    return MetadataMessage.FromString(instruction.message.metadata)
 
 
 class Origin(NamedTuple):
