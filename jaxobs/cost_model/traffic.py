@@ -7,6 +7,7 @@ bitcasts and the like only rename buffers. A constant counts where it is read.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from math import inf, prod
 from typing import Final
@@ -53,7 +54,7 @@ class FusionTraffic:
         return self.known[computation]
 
     def _analyse(self, computation: Computation) -> tuple[dict[int, float], float, Need]:
-        need = Need(len(computation.instructions))
+        need = Need()
         written = _results(computation, need)
         read: dict[int, float] = {}
         for instruction in reversed(computation.instructions):
@@ -90,27 +91,25 @@ class Need:
 
     __slots__ = ("around", "in_place", "shared", "taken")
 
-    def __init__(self, instructions: int) -> None:
-        self.shared = [0.0] * instructions
-        self.taken = [0.0] * instructions
-        self.around: dict[int, list[tuple[int, int]]] = {}
+    def __init__(self) -> None:
+        self.shared: defaultdict[Instruction, float] = defaultdict(float)
+        self.taken: defaultdict[Instruction, float] = defaultdict(float)
+        self.around: dict[Instruction, list[tuple[int, int]]] = {}
         """Start and limit, by dimension, of all parts taken; empty where one is not known."""
         self.in_place: set[Instruction] = set()
 
     def share(self, instruction: Instruction, elements: float) -> None:
-        self.shared[instruction.position] = max(self.shared[instruction.position], elements)
+        self.shared[instruction] = max(self.shared[instruction], elements)
 
     def take(self, instruction: Instruction, elements: float, part: list[tuple[int, int]]) -> None:
-        position = instruction.position
-        self.taken[position] += elements
-        both = zip(self.around.get(position, part), part, strict=False)
-        self.around[position] = [(min(one[0], two[0]), max(one[1], two[1])) for one, two in both]
+        self.taken[instruction] += elements
+        both = zip(self.around.get(instruction, part), part, strict=False)
+        self.around[instruction] = [(min(one[0], two[0]), max(one[1], two[1])) for one, two in both]
 
     def of(self, instruction: Instruction) -> float:
-        position = instruction.position
-        around = self.around.get(position) or [(0, instruction.shape.elements)]
-        taken = min(self.taken[position], prod(limit - start for start, limit in around))
-        return min(float(instruction.shape.elements), self.shared[position] + taken)
+        around = self.around.get(instruction) or [(0, instruction.shape.elements)]
+        taken = min(self.taken[instruction], prod(limit - start for start, limit in around))
+        return min(float(instruction.shape.elements), self.shared[instruction] + taken)
 
     def part(self, instruction: Instruction) -> float:
         """The part of a result that is computed: in a fusion, of elementwise work and sums no more than is needed."""
