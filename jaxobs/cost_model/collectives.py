@@ -16,13 +16,11 @@ from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.hlo.instructions import Instruction
 from jaxobs.model.cost import AT_MOST, COLLECTIVES
 
-_RINGS: Final[dict[str, float]] = {
+_RINGS: Final = {
     "all-reduce": 2.0,
-    "all-gather": 1.0,
-    "reduce-scatter": 1.0,
-    "all-to-all": 1.0,
-    "ragged-all-to-all": 1.0,
+    **dict.fromkeys(("all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all"), 1.0),
 }
+"""The factors of (n − 1)/n · S; what is in no ring sends S."""
 _WHOLE: Final = COLLECTIVES - _RINGS.keys()
 _MIN_GROUP: Final = 2
 

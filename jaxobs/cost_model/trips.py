@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from google.protobuf.message import DecodeError
-
 from jaxobs.cost_model.hlo.instructions import Computation, Instruction, instructions_of
 from jaxobs.proto.element_types import ElementType, Kind
 from jaxobs.proto.messages import LiteralMessage
@@ -171,10 +169,7 @@ def _literal(constant: Instruction) -> int | None:
     shape = constant.shape
     if constant.opcode != "constant" or shape.elements != 1 or shape.type.kind is not Kind.INTEGER:
         return None
-    try:
-        literal = LiteralMessage.FromString(constant.message.literal)
-    except DecodeError:
-        return None
+    literal = LiteralMessage.FromString(constant.message.literal)
     values = (*literal.s32s, *literal.s64s, *literal.u32s, *literal.u64s)
     return int(values[0]) if len(values) == 1 else None
 
