@@ -21,6 +21,7 @@ from jaxobs.proto.element_types import ElementType, Kind
 _MAX_WALK: Final = 256
 _ASKED_FOR: Final = b"convert_element_type"
 _CONSTANTS: Final = frozenset(("constant", "iota"))
+_TUPLES_PASS: Final = frozenset(("call", "fusion", "opt-barrier", "parameter", "while"))
 
 
 def _compilers_own(convert: Instruction) -> bool:
@@ -101,22 +102,14 @@ def argument(parameter: Instruction) -> Instruction | None:
 
 
 def _tuple_element(instruction: Instruction) -> Instruction | None:
-    index = instruction.message.tuple_index
     source: Instruction | None = instruction.operands[0] if instruction.operands else None
     for _ in range(_MAX_WALK):
-        if source is None:
-            return None
-        if source.opcode == "tuple":
-            return source.operands[index] if 0 <= index < len(source.operands) else None
-        if source.opcode == "parameter":
-            source = argument(source)
-        elif source.opcode in ("fusion", "call") and source.called:
-            source = source.called[0].root
-        elif source.opcode in ("while", "opt-barrier") and source.operands:
-            source = source.operands[0]
-        else:
-            return None
-    return None
+        if source is None or source.opcode not in _TUPLES_PASS:
+            break
+        source = _deciding_operand(source)
+    index = instruction.message.tuple_index
+    elements = source.operands if source is not None and source.opcode == "tuple" else ()
+    return elements[index] if 0 <= index < len(elements) else None
 
 
 _MAX_SUM_WALK: Final = 64

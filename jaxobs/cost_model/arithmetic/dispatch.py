@@ -96,7 +96,6 @@ class Arithmetic:
         self._fusions = fusions
         self.types = SourceTypes(computations)
         self._bounds = Bounds()
-        self.whole = self._bounds.least
 
     def prepare(self, computation: Computation) -> None:
         """Add up a computation that runs inside an instruction; what it calls must have been prepared."""
@@ -175,11 +174,11 @@ class Arithmetic:
         applied = instruction.called[first : first + 1]
         times = APPLICATIONS[instruction.opcode](instruction)
         if applied and times > 0 and instruction not in self.rewritten.sums:
-            tally.add(self.whole[applied[0]], times)
+            tally.add(self._bounds.least[applied[0]], times)
 
     def _add_fusion(self, instruction: Instruction, tally: Tally) -> None:
         for computation in instruction.called[:1]:
-            tally.add(self.whole[computation])
+            tally.add(self._bounds.least[computation])
 
     def _add_custom_call(self, instruction: Instruction, tally: Tally) -> None:
         apply_rule(CustomCall(instruction), self._rules, tally)
