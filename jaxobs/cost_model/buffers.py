@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
@@ -144,10 +145,7 @@ class Assignment:
     def live_without(self, gone: Iterable[Assigned]) -> int | None:
         """Bytes of temporaries at the peak that there would be without these; None if their live ranges were misread."""
         values = {each.tenant.value for each in gone if each.tenant}
-        try:
-            return _size([one for one in self._tenants if one.value not in values])
-        except HloDecodeError:
-            return None
+        return _size([one for one in self._tenants if one.value not in values])
 
     def is_result(self, stacked: Assigned) -> bool:
         """Whether what a loop has stacked is used by more than other loops, as what `scan` returns is."""
@@ -182,11 +180,10 @@ class Assignment:
                 used == begin and not all(may_overwrite(each, {argument}) for each in makers)
             ):
                 apart.append(Tenant(allocation.index, 0, allocation.size, begin, used, tenants[0].value))
-        try:
-            more = _size([*self._tenants, *apart]) - _size(self._tenants)
-        except HloDecodeError:
+        before, with_others = _size(self._tenants), _size([*self._tenants, *apart])
+        if before is None or with_others is None:
             return None
-        return max(0, min(most, freed - more))
+        return max(0, min(most, freed - (with_others - before)))
 
     def _outputs(self) -> Iterator[tuple[Shape, Any, list[Position]]]:
         """The outputs that are made, in order: shape, allocation, and where the value is, empty if that is not known."""
@@ -260,9 +257,11 @@ def _kind(allocation: Any) -> str:
     return "constant" if allocation.is_constant else TEMPORARY
 
 
-def _size(tenants: list[Tenant]) -> int:
-    """Bytes of these that live when most do."""
-    return sum(each.size for each in _most_at_once(tenants))
+def _size(tenants: list[Tenant]) -> int | None:
+    """Bytes of these that live when most do; None if their live ranges were misread."""
+    with suppress(HloDecodeError):
+        return sum(each.size for each in _most_at_once(tenants))
+    return None
 
 
 def _most_at_once(tenants: list[Tenant]) -> list[Tenant]:
