@@ -21,6 +21,7 @@ from jaxobs.cost_model.hlo.instructions import (
     Instruction,
     Module,
     Shape,
+    instructions_of,
     read_shape,
 )
 from jaxobs.proto.messages import ModuleMessage
@@ -139,14 +140,12 @@ def where_run(order: list[Computation], entry: Computation) -> tuple[set[Computa
     reduction and the like.
     """
     scheduled, embedded = {entry}, set[Computation]()
-    for computation in reversed(order):
-        for instruction in computation.instructions:
-            if instruction.called:
-                is_control = instruction.opcode in CONTROL
-                if is_control and computation in scheduled:
-                    scheduled.update(instruction.called)
-                if not is_control or computation in embedded:
-                    embedded.update(instruction.called)
+    for instruction in instructions_of(reversed(order)):
+        is_control = instruction.opcode in CONTROL
+        if is_control and instruction.computation in scheduled:
+            scheduled.update(instruction.called)
+        if not is_control or instruction.computation in embedded:
+            embedded.update(instruction.called)
     return scheduled, embedded
 
 
