@@ -133,8 +133,8 @@ def charged(piece: Stretch, known: Known) -> Charged:
         components[word] += part * amount
     rest = max(0.0, remaining - part * together)
     components["unknown"] += rest
-    elsewhere = max(0.0, piece.wall - scale * known.sampled.get(activities.DEVICE, 0.0))
-    busy_too = rest - bounded - elsewhere - WOKEN * piece.steps
+    waits = scale * known.sampled.get(activities.DEVICE, 0.0)  # in which the device works
+    busy_too = waits - total * share - bounded - WOKEN * piece.steps
     if busy_too > SAMPLED * piece.wall:
         busy.bounded[OUTPACED] += busy_too
         bounded += busy_too
