@@ -89,7 +89,8 @@ def test_a_device_is_not_idle_while_the_main_thread_waits_for_it(
     waited: float, contradicts: bool, otherwise: str
 ) -> None:
     """Its runs were timed on a quiet machine, which others use now: for minutes 41 % of busy time seemed idle."""
-    loop = train(half_idle(main_thread(1, 11, device=waited, **{otherwise: 10 - waited})))
+    seen = main_thread(1, 11, loop="train", device=waited, **{otherwise: 10 - waited})
+    loop = train(half_idle(seen))
     assert (loop["device_idle"] is None) == (loop["device_seconds_per_step"] is None) == contradicts
     why = f"{loop.get('device_idle_reason')} {loop['bottleneck']['reason']}"
     assert ("worked for longer than its runs take" in why) == contradicts
