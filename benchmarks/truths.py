@@ -168,8 +168,8 @@ class Table:
         return f"{rows}\n{', '.join(f'{counts[one]} {one}' for one in get_args(Verdict))}"
 
     def status(self) -> int:
-        """Print the table; 1 where something is wrong, or too much is absent."""
-        print(self.text())
+        """Print the table, if it has rows; 1 where something is wrong, or too much is absent."""
+        print(self.text() if self._rows else "")
         needed = [figure.verdict for _, figure, must_be_shown in self._rows if must_be_shown]
         return int("WRONG" in self.verdicts or needed.count("right") < ENOUGH * len(needed))
 
