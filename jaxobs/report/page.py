@@ -368,8 +368,11 @@ def _compared(ranks: Sequence[Rank]) -> Element | None:
     rows = [dict(rank.row) for rank in ranks if rank.row is not None]
     if len(rows) < 2:
         return quiet("Which one lags: `jaxobs top`")
-    worst = dearest(rows)
-    return tag("p", *with_code(f"{worst}."), class_="rank") if worst else quiet("None is known to lag.")
+    worst, others = dearest(rows), max(row["ranks"] or 0 for row in rows) - len(rows)
+    said = f"{worst or 'None of these is known to lag'}."
+    if others > 0:
+        said += f" Other hosts have {count(others)} more: `jaxobs top` compares all."
+    return tag("p", *with_code(said), class_="rank") if worst else quiet(said)
 
 
 def _footer() -> Element:

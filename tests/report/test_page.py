@@ -172,8 +172,8 @@ def test_names_of_a_program_are_text_everywhere():
 
 
 def test_the_page_names_the_rank_that_costs_the_others_most():
-    def known(rank, **shares):
-        process = document()["process"] | {"process_index": rank, "run_id": "a"}
+    def known(rank, count=3, **shares):
+        process = document()["process"] | {"process_index": rank, "process_count": count, "run_id": "a"}
         found = document(process=process, loops={"train": {**loop(**shares), "profile": {"windows": 1}}})
         return Rank(f"rank {rank}", f"http://node1:{9464 + rank}/", row_of(Observed("", found)))
 
@@ -182,7 +182,11 @@ def test_the_page_names_the_rank_that_costs_the_others_most():
     ranks = (known(0, **usual), known(1, **late), known(2, **usual))
     text = shown(document(), ranks=ranks).text.replace("\xa0", " ")
     assert "Rank 1 lags: it costs the others 30 % of their time, through input." in text
-    assert "None is known to lag." in shown(document(), ranks=ranks[::2]).text
+    assert "None of these is known to lag." in shown(document(), ranks=(*ranks[::2], known(1, **usual))).text
+    assert (
+        "None of these is known to lag. Other hosts have 1 more: jaxobs top compares all."
+        in shown(document(), ranks=ranks[::2]).text
+    )
     assert "Which one lags: jaxobs top" in shown(document(), ranks=(ranks[0], Rank("rank 1", None))).text
 
 
