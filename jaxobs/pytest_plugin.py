@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
 TYPE_CHECKING = False  # as `typing` has it, without importing that
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from jaxobs.testing.expecting import Expect
 
 MARKER = "jaxobs(recompilations=0): fail the test if it compiles a function again; JAX's caches are cleared before it"
@@ -36,26 +40,34 @@ def pytest_report_header() -> str | None:
     return None
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Check a marked test as it ends. One that has failed by itself says more, and is not checked."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Have a marked test checked as it ends. One that has failed by itself says more, and is not checked.
+
+    It is no wrapper of the hook: those that every pluggy knows cannot fail a test, and only pluggy 1.2 brought others.
+    """
     marker = item.get_closest_marker("jaxobs")
     if marker is None:
-        return (yield)
+        return
     if marker.args:
         what = f"{marker.args[0]!r} has no name: write what is expected, as recompilations=0"
         raise pytest.fail.Exception(f"marker jaxobs: {what}", pytrace=False)
+    item.runtest = partial(_checked, item, marker.kwargs)  # type: ignore[method-assign]
+
+
+def _checked(item: pytest.Item, bounds: Mapping[str, Any]) -> None:
     from jaxobs.expectations import ExpectationError
     from jaxobs.testing.expecting import expecting
 
+    del item.runtest  # the test's own again, also where it is run once more
     with expecting() as expect:
         try:
-            expected = expect(**marker.kwargs)
+            expected = expect(**bounds)
         except (TypeError, ValueError) as error:
             raise pytest.fail.Exception(f"marker jaxobs: {error}", pytrace=False) from None
         try:
             with expected:
-                return (yield)
+                item.runtest()
         except ExpectationError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import jaxobs.pytest_plugin
 from tests.jobs import environment
 
 SUITE = """
@@ -184,3 +185,10 @@ def test_a_wrong_setting_of_jaxobs_breaks_marked_tests_alone(tmp_path: Path) -> 
     said = pytest_says(tmp_path, suite, "-k", "not plain", JAXOBS_ENABLED="perhaps")
     assert failed(said) == {"test_compiles_once"}
     assert "JAXOBS_ENABLED" in said
+
+
+def test_pytest_starts_with_a_pluggy_that_knows_no_new_wrappers() -> None:
+    """Before 1.2, which pytest 7 allows, the option is a TypeError as the plugin is loaded, and no test runs."""
+    given = [getattr(hook, "pytest_impl", {}) for hook in vars(jaxobs.pytest_plugin).values()]
+    assert any(given)
+    assert not any(options.get("wrapper") for options in given)
