@@ -17,7 +17,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -227,6 +227,38 @@ def test_pytrees_of_the_user_are_flattened_as_often_as_without(observed: Any) ->
     jnp.ones(5).sum()
     plainly = times(lambda function: function)
     assert times(observed.side.watching.watch) == plainly
+
+
+@jax.tree_util.register_pytree_node_class
+class Slotted:
+    """A pytree without `__dict__`, whose `__getattr__` counts."""
+
+    __slots__ = ("value",)
+    asked: ClassVar[list[str]] = []
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __getattr__(self, name: str) -> Any:
+        Slotted.asked.append(name)
+        raise AttributeError(name)
+
+    def tree_flatten(self) -> tuple[tuple[Any], None]:
+        return (self.value,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: Any) -> Slotted:
+        return cls(*children)
+
+
+def test_a_pytree_of_the_user_without_attributes_is_asked_for_none(observed: Any) -> None:
+    step = jax.jit(lambda state: (Slotted(state.value + 1), state.value.sum()))
+    step(Slotted(jnp.ones(3)))
+    plainly = len(Slotted.asked)
+    watched = observed.side.watching.watch(step)
+    for size in (3, 3, 4):
+        watched(Slotted(jnp.ones(size)))
+    assert Slotted.asked[plainly:] == Slotted.asked[:plainly]
 
 
 def test_arguments_are_told_apart_by_attributes_of_the_users_types_and_an_absent_key_is_not_added(

@@ -174,7 +174,9 @@ def _within(value: Any, most: int | None = None) -> list[tuple[tuple[str, Any], 
     is_leaf = getattr(sys.modules.get("jax.tree_util"), "all_leaves", None)
     if is_leaf is None or is_leaf((value,)):
         return None
-    attributes = getattr(value, "__dict__", None)
+    attributes = None
+    with Suppressed(AttributeError):  # of a type with slots, whose own `__getattr__` is not called
+        attributes = object.__getattribute__(value, "__dict__")
     if type(attributes) is not dict:
         return None
     return [(("attribute", key), each) for key, each in itertools.islice(attributes.items(), most)]
