@@ -75,13 +75,24 @@ def _imported(module_name: str, module: ModuleType) -> None:
     for action in actions:
         try:
             action(module)
-        except Exception as error:  # it would surface in the user's import statement
-            from jaxobs.plugin.guard import described, raised_by_signal_handler
-            from jaxobs.plugin.log import warn
-
-            if raised_by_signal_handler(error):
+        except (Exception, SystemExit) as error:  # it would surface in the user's import statement
+            if not _is_contained(module_name, error):
                 raise
-            warn(f"cannot observe {module_name}: {described(error)}")
+
+
+def _is_contained(module_name: str, error: BaseException) -> bool:
+    """Log an error of an action, unless a signal handler of the user's raised it. Returns whether it was logged."""
+    try:
+        from jaxobs.plugin.guard import described, raised_by_signal_handler
+        from jaxobs.plugin.log import warn
+    except (Exception, SystemExit):  # noqa: BLE001  # a finder of the job's forbids what is imported late
+        if sys.__stderr__ is not None:
+            sys.__stderr__.write(f"jaxobs: cannot observe {module_name}: {type(error).__name__}\n")
+        return True
+    if raised_by_signal_handler(error):
+        return False
+    warn(f"cannot observe {module_name}: {described(error)}")
+    return True
 
 
 class _Finder:

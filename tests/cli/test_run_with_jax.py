@@ -44,6 +44,17 @@ broken(1.0)
 
 OBSERVES_ITSELF = "import jaxobs; jaxobs.instrument()"
 
+FORBIDS = """
+import sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("jaxobs"):
+            raise {kind}(name)
+sys.meta_path.insert(0, Finder())
+import jax
+print(float(jax.jit(lambda x: x + 1)(1.0)))
+"""
+
 ONLY_IMPORTS = "import jax; print(jax.__version__)"
 
 PATIENT = {"OTEL_EXPORTER_PROMETHEUS_PORT": "0", "JAXOBS_SHUTDOWN_TIMEOUT": "20"}
@@ -146,6 +157,14 @@ def test_a_script_without_jax_runs_no_module_beside_it_that_it_does_not_import(
     told = "jaxobs: no JAX backend was used in this process, so there is nothing to report"
     assert observed.stderr.startswith(told) if rank == "0" else observed.stderr == ""
     assert observed.stderr.count("\n") == (rank == "0")
+
+
+@pytest.mark.parametrize("kind", ["ImportError", "SystemExit"])
+def test_where_the_script_forbids_later_imports_it_runs_unobserved(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "script.py").write_text(FORBIDS.format(kind=kind))
+    observed = jaxobs("run", "script.py", folder=tmp_path)
+    assert (observed.status, observed.stdout) == (0, "2.0\n"), observed.stderr
+    assert observed.stderr.startswith(f"jaxobs: cannot observe jax: {kind}\n")
 
 
 def opentelemetry_instrument(folder: Path, **settings: str) -> Outcome:
