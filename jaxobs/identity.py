@@ -229,7 +229,9 @@ def read_identity(
     attributes that the user set win, but for the number of the process, which is measured by it.
     """
     in_kubernetes = "KUBERNETES_SERVICE_HOST" in environment
-    host, (rank, count, rank_on_host) = socket.gethostname(), _launched(environment)
+    host, (rank, count, rank_on_host) = "", _launched(environment)
+    with contextlib.suppress(Exception):  # of a guard of the job's that forbids sockets
+        host = socket.gethostname()
     named, given = run_name(run, environment, host), given_attributes(environment)
     user = _first(environment, _USER_VARIABLES)
     namespace = environment.get("POD_NAMESPACE") or (_read(_NAMESPACE_FILE) if in_kubernetes else None)
@@ -240,7 +242,7 @@ def read_identity(
     attributes: dict[str, object | None] = {
         "service.name": "jax",
         "service.instance.id": instance or uuid.uuid4(),  # unique to this run of this process
-        "host.name": host,
+        "host.name": host or None,
         "process.pid": os.getpid(),
         "process.owner": user,
         "jax.process_index": rank,

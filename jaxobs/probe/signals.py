@@ -14,7 +14,10 @@ import threading
 from types import FrameType
 from typing import Any
 
-_LIBC = ctypes.CDLL(None)
+try:
+    _sigaction: Any = ctypes.CDLL(None).sigaction
+except Exception:  # noqa: BLE001  # an audit hook of the job's forbids it: nothing is put off
+    _sigaction = None
 _ADDRESS_BYTES = ctypes.sizeof(ctypes.c_void_p)
 _set_handler, _handler_of = signal.signal, signal.getsignal  # a test of the job's may replace them
 
@@ -32,7 +35,7 @@ class HandlersPutOff:
         self._came: list[int] = []
 
     def __enter__(self) -> None:
-        if threading.get_ident() != threading.main_thread().ident:
+        if _sigaction is None or threading.get_ident() != threading.main_thread().ident:
             return
         try:
             for number in signal.valid_signals():
@@ -68,7 +71,7 @@ class HandlersPutOff:
             for _ in range(1 + len(numbers)):  # each that is back already may raise before this one is
                 try:
                     _set_handler(number, handler)
-                    _LIBC.sigaction(number, before, None)
+                    _sigaction(number, before, None)
                     break
                 except BaseException as error:  # noqa: BLE001  # the user's; raised at the end
                     raised = error
@@ -89,6 +92,6 @@ class HandlersPutOff:
 
 def _action(number: int) -> Any:
     """What the system does on a signal: a `struct sigaction` (sigaction(2)), which begins with the handler's address."""
-    action = ctypes.create_string_buffer(256)  # more than it has on any system
-    _LIBC.sigaction(number, None, action)
+    action = (ctypes.c_char * 256)()  # more than it has on any system
+    _sigaction(number, None, action)
     return action

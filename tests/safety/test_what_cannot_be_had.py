@@ -143,6 +143,39 @@ def test_where_sockets_or_files_are_forbidden_the_job_goes_on(kind: str, run: Ca
     ]
 
 
+AUDITED = """
+import jax
+import jaxobs
+step = jax.jit(lambda x: x + 1)
+step(1.0)
+forbidden = False
+def audit(event, _):
+    if forbidden and event.startswith(FORBIDDEN):
+        raise RuntimeError(event)
+sys.addaudithook(audit)
+forbidden = True
+obs = jaxobs.instrument()
+for _ in obs.steps(range(3)):
+    print(float(step(1.0)))
+obs.shutdown()
+"""
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "said"),
+    [
+        ("ctypes.", "the agent could not be started: RuntimeError: ctypes.dlopen; nothing is observed"),
+        ("socket.", "nothing is observed: RuntimeError: socket.__new__"),
+    ],
+)
+def test_where_an_audit_hook_forbids_something_the_job_goes_on(
+    run: Callable[..., Any], forbidden: str, said: str
+) -> None:
+    outcome = run(AUDITED.replace("FORBIDDEN", repr(forbidden)), observed=False)
+    assert (outcome.status, outcome.stdout) == (0, "2.0\n" * 3), outcome.stderr
+    assert outcome.stderr.splitlines()[-1] == f"jaxobs: {said}"
+
+
 NOWHERE = """
 import os, shutil, tempfile
 import jaxobs
