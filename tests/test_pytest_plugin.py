@@ -168,7 +168,7 @@ def test_workers_of_xdist_tell_the_same(tmp_path: Path) -> None:
 
 
 def test_where_jaxobs_is_switched_off_tests_run_unchecked_and_it_is_said(tmp_path: Path) -> None:
-    said = pytest_says(tmp_path, SUITE + BLOCKS, "-k", "not plain", JAXOBS_ENABLED="0")
+    said = pytest_says(tmp_path, SUITE + BLOCKS, "-k", "not plain", Jaxobs_enabled="0")
     assert failed(said) == {
         name for name in RED if not name.startswith(("test_compiles_again", "test_clears"))
     }

@@ -201,10 +201,13 @@ def test_bad_input_is_one_line(arguments: list[str], says: str, tmp_path: Path) 
     assert says in failed(command("top", "--once", *arguments, folder=tmp_path))
 
 
-def test_the_default_is_the_port_of_the_environment(serve: Callable, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "variable", ["OTEL_EXPORTER_PROMETHEUS_PORT", "JAXOBS_METRICS_PORT", "jaxobs_metrics_port"]
+)
+def test_the_default_is_the_port_of_the_environment(variable: str, serve: Callable, tmp_path: Path) -> None:
     served = serve(document())
     port = served.address.rstrip("/").rpartition(":")[2]
-    answered = command("top", folder=tmp_path, OTEL_EXPORTER_PROMETHEUS_PORT=port)
+    answered = command("top", folder=tmp_path, **{variable: port})
     assert "`train` runs at 100 steps/s" in answered.stdout
 
 

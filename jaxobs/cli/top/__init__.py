@@ -104,7 +104,7 @@ def _finder(addresses: Sequence[str]) -> Callable[[], Sequence[Target]]:
     from jaxobs.cli.top.servers import own_targets, target_of, targets_in
 
     if not addresses:
-        return lambda: own_targets(os.environ)
+        return own_targets
     directories = [Path(text) for text in addresses if Path(text).is_dir()]
     fixed = [target_of(text) for text in addresses if not Path(text).is_dir()]
 

@@ -6,6 +6,7 @@ library's client follows no redirect and uses no proxy, so that the token goes t
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import ssl
@@ -18,11 +19,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
+from jaxobs.config import load_settings
 from jaxobs.model.addresses import (
-    HOST_VARIABLE,
     LAST_PORT,
     MAX_BYTES,
-    PORT_VARIABLE,
     PORTS_TRIED,
     Address,
     ScrapeTarget,
@@ -132,13 +132,12 @@ def targets_in(directory: Path) -> list[Target]:
     return targets[:MAX_TARGETS]
 
 
-def own_targets(environment: Mapping[str, str]) -> list[Target]:
+def own_targets() -> list[Target]:
     """The default address of this host, and those of the following ports, where further ranks listen, without a gap.
 
     Raises InputError if the environment names no usable port.
     """
-    named = {"metrics_host": environment.get(HOST_VARIABLE), "metrics_port": environment.get(PORT_VARIABLE)}
-    first = wanted_address(named, environment)
+    first = wanted_address(vars(load_settings()), os.environ)
     host = "localhost" if first.is_wildcard else first.host
     others = (Target("http", host, port, guessed=True) for port in _next_ports(host, first.port))
     return [Target("http", host, first.port), *others]
