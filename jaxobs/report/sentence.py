@@ -206,7 +206,7 @@ def _pace(loop: Document) -> str:
     rate, step_seconds = loop.get("steps_per_second"), loop.get("step_seconds")
     if rate is None:
         pace = f"has done {count(loop.get('steps') or 0, 'step')}"
-    elif rate >= 1 or step_seconds is None:
+    elif step_seconds is None or (rate >= 1 and loop.get("steps") != 1):
         pace = f"runs at {amount(rate)} steps/s"
     else:
         pace = f"takes {duration(step_seconds)} a step"

@@ -58,6 +58,14 @@ def test_a_loop_that_ended_with_the_job_has_its_figures_without_a_note() -> None
     assert (loop["steps_per_second"], loop["steps_per_second_reason"]) == (pytest.approx(1.0), None)
 
 
+def test_a_step_that_an_exception_ended_is_no_pace() -> None:
+    fold = applied(new_fold(), [waits(), step(0, 0.0, 0.03, failed=True), LoopEnded("train", at(0.03), 0)])
+    fold.end(at(1.0), by_itself=True)
+    loop = train(fold, 1.0)
+    assert (loop["steps"], loop["steps_per_second"], loop["step_seconds"]) == (1, None, None)
+    assert loop["steps_per_second_reason"] == "no step has ended but by an exception"
+
+
 def test_a_loop_left_in_its_first_step_has_no_rate_as_none_has_ended() -> None:
     fold = applied(new_fold(), [LoopEntered("train", at(0.0)), LoopEnded("train", at(1.0), at(1.0))])
     assert train(fold, 2.0)["steps_per_second_reason"] == "no step has ended yet"

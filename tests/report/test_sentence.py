@@ -76,6 +76,10 @@ def test_of_a_loop_that_ended_long_ago_its_whole_is_told() -> None:
     assert said(left_seconds=3.0).startswith("`train` runs at 18 steps/s"), "rates still reach there"
 
 
+def test_one_step_is_a_time_and_no_rate() -> None:
+    assert said(steps=1).startswith("`train` takes 55 ms a step, MFU 24 %.")
+
+
 def test_a_pace_without_inner_loops_is_told_as_such() -> None:
     for note in (INSIDE, ON_ONE_THREAD):
         assert said(steps_per_second_reason=note).startswith(f"`train` runs at 18 steps/s {note}, MFU 24 %.")

@@ -236,6 +236,8 @@ class Loop:
             self.quiet, self.late = None, f"of its last half minute, which ended {ago} before the run"
         if self.quiet is not None:
             self.whole = self.rated = Stretch()
+        if self.failed == self.steps:
+            self.rated = Stretch()
         self.did = work_of(self.rated.runs, self._executables)
         self._executables.had(self.rated.runs, self.rated.wall, self.did.device_seconds)
         # By what is known now: a profiler window shows what the steps before it did, too.

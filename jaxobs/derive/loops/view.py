@@ -151,7 +151,8 @@ def _why_no_rate(loop: Loop) -> str:
     if loop.whole.nested > loop.whole.wall:
         return ALL_INSIDE
     why = next((why for kind, why in WHY_NO_RATE.items() if kind in loop.stretches.kinds), None)
-    return loop.quiet or (why or NO_END_SEEN if loop.steps else "no step has ended yet")
+    none_yet = f"no step has ended {'but by an exception' if loop.failed else 'yet'}"
+    return loop.quiet or (why or NO_END_SEEN if loop.steps > loop.failed else none_yet)
 
 
 def _iterations(loop: Loop) -> Figure[int]:
