@@ -132,7 +132,7 @@ class Expectations:
         return "\n".join(filter(None, (expected.end(document) for expected in list(self.open))))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Expected:
     """What one call of `expect` expects, from the call or the beginning of each of its `with` blocks on."""
 
@@ -154,6 +154,9 @@ class Expected:
         """Why some recompilations may not have been counted."""
         if self not in self.all_open.open and not self.all_open.over():
             self.all_open.open.append(self)
+
+    def __repr__(self) -> str:
+        return f"<expected, to be judged at the end: {', '.join(map(str, self.bounds))}>"
 
     def __deepcopy__(self, _: object) -> Self:
         return self  # a copied trainer that holds it is in the same process

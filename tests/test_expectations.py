@@ -69,6 +69,12 @@ def test_the_end_of_the_run_may_come_while_a_block_is_judged() -> None:
     assert said == ["expected recompilations == 0, and it is not known: nothing was seen"]  # once
 
 
+def test_where_it_is_looked_at_it_says_what_is_expected() -> None:
+    expectations = Expectations(lambda timeout: {}, lambda: 0, lambda: "", lambda line: None)
+    expected = expectations.expect({"recompilations": "<=2", "mfu": ">=0.3"}, on_failure="warn")
+    assert repr(expected) == "<expected, to be judged at the end: recompilations <= 2, mfu >= 0.3>"
+
+
 def test_a_block_tells_recompilations_after_its_first_steps(run) -> None:
     source = STEPS + "SIZES = [2, 3, 4, 4, 5, 4]\n"
     source += "said(obs.no_recompiles(after=3, on_failure='error'))\n"
