@@ -27,6 +27,7 @@ from jaxobs.report.sentence import (
     loop_sentence,
     plain,
     sentence,
+    sentence_without_loop,
     slowdown_sentence,
     without_quotes,
 )
@@ -133,9 +134,10 @@ def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) 
 def _parts(document: Document, width: int) -> Iterator[TextTable | str]:
     """The lines, sentences among them wrapped at `width`, and the tables."""
     yield _headline(document)
-    for number, name in enumerate(longest_loops(document)):
-        said = (loop_sentence if number else sentence)(document, name)
-        yield from wrapped(plain(said), width, "  ", "  ")
+    main, *others = longest_loops(document) or [None]
+    said = sentence_without_loop(document) if main is None else sentence(document, main)
+    for each in (said, *(loop_sentence(document, name) for name in others)):
+        yield from wrapped(plain(each), width, "  ", "  ")
     for key, said_of in (("hangs", hang_sentence), ("slowdowns", slowdown_sentence)):
         for each in document.get(key) or ():
             yield from wrapped(plain(said_of(each)), width, "  ", "  ") if each["over"] else ()
@@ -200,7 +202,7 @@ def _about_the_run(document: Document, reasons: ReasonsBelow, width: int) -> Ite
         yield f"  the run: {', '.join(shown)}{in_phases}; goodput {or_absent(goodput, rough_percent)}"
         if goodput is None and process.get("goodput_reason"):
             reasons.note(ABSENT, str(process["goodput_reason"]), "goodput")
-    if running := process.get("running"):
+    if document.get("loops") and (running := process.get("running")):  # else the sentence says it
         yield f"  running: a call of {running['function']}, for {duration(running['seconds'])} so far"
     yield from _main_thread(" outside loops" if document.get("loops") else "", process)
     for why, todo in long_compiles(document):
