@@ -182,9 +182,9 @@ def _ended(loop: Document, name: str) -> str | None:
 
 
 def _meanwhile(document: Document, name: str) -> Iterator[str]:
-    """Beside a loop without steps of late: the phase or the other loop that is under way."""
+    """Beside a loop that ended, or without steps of late: the phase or the other loop that is under way."""
     loops, phases = document.get("loops") or {}, (document.get("process") or {}).get("phases")
-    if loops[name].get("steps_per_second") is not None:
+    if loops[name].get("steps_per_second") is not None and loops[name].get("left_seconds") is None:
         return
     if phases:
         phase, spent = list(phases.items())[-1]

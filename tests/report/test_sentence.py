@@ -91,6 +91,8 @@ def test_beside_a_loop_without_steps_of_late_what_is_under_way_is_told() -> None
     assert plain(sentence(evaluates, "train")).endswith(
         "not known: no step. The job has been in `evaluation` for 36 s."
     )
+    left = evaluates | {"loops": {"train": LOOP | {"left_seconds": 3.0}}}
+    assert plain(sentence(left, "train")).endswith("input (20 %). The job has been in `evaluation` for 36 s.")
     other = {"process": {}, "loops": {"train": quiet, "eval": LOOP}}
     assert plain(sentence(other, "train")).endswith("Meanwhile `eval` runs at 18 steps/s, MFU 24 %.")
     assert "Meanwhile" not in plain(sentence(other, "eval"))
