@@ -93,11 +93,14 @@ def run(arguments: list[str]) -> int:
 
 
 def of_one_run(record: Record) -> list[Record]:
-    """The records of all ranks of its run, this one's among them, by rank: in folders whose names begin alike."""
+    """The records of all ranks of its run, this one's among them, by rank: in folders whose names begin alike.
+
+    Of another rank it is the one that began nearest: who starts by hand what is told no number gives each start one id.
+    """
     folder = record.path.parent
     name = FOLDER_NAME.fullmatch(folder.name) if record.path.name == RECORD else None
     run = _process(record, "run_id")
-    found = [record]
+    found = list[Record]()
     if name and name["rank"] and run:
         alike = glob.escape(folder.name[: name.start("rank")])
         for path in folder.parent.glob(f"{alike}*/{RECORD}"):
@@ -105,7 +108,9 @@ def of_one_run(record: Record) -> list[Record]:
                 if path != record.path and _process(other := _read(path), "run_id") == run:
                     rank_rows([Observed(other.name, other.snapshot)])  # one that cannot be shown is left out
                     found.append(other)
-    return sorted(found, key=_rank)
+    nearest_last = sorted([*found, record], key=lambda one: -abs(_began(one) - _began(record)))
+    by_rank = {_rank(one): one for one in nearest_last}
+    return [by_rank[rank] for rank in sorted(by_rank)]
 
 
 def read_record(word: str | Path) -> Record:

@@ -312,6 +312,22 @@ def test_the_ranks_of_a_run_are_shown_side_by_side_and_the_one_that_lagged_is_ma
     assert ["50", "%"] in [row[at : at + 2] for row in rows[2:] for at in range(len(row))]
 
 
+def test_a_start_by_hand_before_is_not_shown_beside_its_ranks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for began in (100.0, 900.0):
+        for rank in range(2):
+            folder = kept(tmp_path, began=began + rank, launched=str(rank), rank=rank)
+            record = json.loads((folder / RECORD).read_text())
+            record["snapshot"]["process"] |= {"run_id": "one", "seconds": began}
+            (folder / RECORD).write_text(json.dumps(record))
+    for folder, age in zip(sorted(tmp_path.glob("train-rank0-*")), ("100 s", "15 min"), strict=True):
+        assert main(["show", str(folder)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line[0] for line in lines[: lines.index("rank 0")] if line[:1].isdigit()] == ["0", "1"]
+        assert any(line.startswith(f"jaxobs: {age} observed") for line in lines)
+
+
 def test_a_runs_page_has_the_flame_graph_of_its_lines(tmp_path: Path) -> None:
     run, file = written(tmp_path / "a.json", device_time=device_time()), tmp_path / "run.html"
     assert main(["show", run, "--html", str(file)]) == 0
