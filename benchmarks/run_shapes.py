@@ -91,8 +91,8 @@ def run(shape: Shape, folder: Path) -> str:
         time.sleep(4.0)
         jobs[0].send_signal(shape.ended_by)
     errors = [job.communicate(timeout=240)[1] for job in jobs]
-    last = "page.html" if shape.ended_by != signal.SIGKILL else "killed.txt"
-    wait_for(lambda: files(folder, last) > before, f"{last}, as an agent ends after its job")
+    for last in ("page.html", "killed.txt")[: 1 + (shape.ended_by == signal.SIGKILL)]:
+        wait_for(lambda last=last: files(folder, last) > before, f"{last}, as an agent ends after its job")
     own = [re.search(r"(?ms)^jaxobs: .*?(?=\n *the run:|\n\n|\Z)", text) for text in errors]
     return "; ".join(found[0] for found in own if found) or "nothing"
 
