@@ -116,7 +116,8 @@ class FlightRecorder(Exporter):
             self._said = False
         except (OSError, ValueError) as error:
             if not self._said:
-                self._agent.log(f"the last minutes of the run are not kept: {error}")
+                why = getattr(error, "strerror", None) or error
+                self._agent.log(f"the last minutes of the run are not kept: {why}")
             self._said = True
         return not self._said
 
