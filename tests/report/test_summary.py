@@ -161,7 +161,9 @@ def test_a_sentence_says_of_each_loop_what_limits_it_and_of_the_longest_what_was
 
 def test_where_no_loop_was_found_it_is_said_how_one_is() -> None:
     text = render(DOCUMENT | {"loops": {}, "process": {**DOCUMENT["process"], "finds_loops": True}})
-    assert text.splitlines()[1].startswith("  No loop was found: one is found when calls of a jitted function")
+    assert text.splitlines()[1].startswith(
+        "  No loop was found: one is found when calls of a jitted function"
+    )
 
 
 def test_where_goodput_is_not_known_the_reason_is_there_and_no_nought() -> None:
