@@ -344,6 +344,7 @@ def _own_cost(view: View) -> Element | None:
 def _header(view: View) -> Element:
     """The name of the run, facts on its process, and links to the other ranks and loops."""
     ranks, loops = [], []
+    own = [rank for rank in view.ranks if " of " not in rank.name]  # else it is another run's of this name
     for rank in view.ranks:
         here = {"href": "#top", "aria_current": "page"}
         link = {"href": rank.address, "rel": "noreferrer"} if rank.address else here
@@ -357,7 +358,7 @@ def _header(view: View) -> Element:
         tag("p", " · ".join(facts(view.document)), class_="facts"),
         tag("p", id="state", class_="quiet", role="status"),
         tag("nav", *ranks, aria_label="Ranks") if len(ranks) > 1 else None,
-        _compared(view.ranks) if len(ranks) > 1 else None,
+        _compared(own) if len(own) > 1 else None,
         tag("nav", *loops, aria_label="Loops") if view.live and len(loops) > 1 else None,
         id="top",
     )

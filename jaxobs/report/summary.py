@@ -26,14 +26,12 @@ from jaxobs.report.sentence import (
     hang_sentence,
     loop_sentence,
     plain,
-    sentence,
-    sentence_without_loop,
     slowdown_sentence,
     without_quotes,
 )
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, first_of, to_text, wrapped
-from jaxobs.report.view import advice, memory_in_words
+from jaxobs.report.view import View, advice, answer, memory_in_words
 from jaxobs.vocabulary.units import ABSENT, amount, byte_size, count, duration, or_absent, rough_percent
 
 MARK: Final = "*"
@@ -134,10 +132,9 @@ def render(document: Document, *, width: int = PLAIN_WIDTH, bold: bool = False) 
 def _parts(document: Document, width: int) -> Iterator[TextTable | str]:
     """The lines, sentences among them wrapped at `width`, and the tables."""
     yield _headline(document)
-    main, *others = longest_loops(document) or [None]
-    said = sentence_without_loop(document) if main is None else sentence(document, main)
-    for each in (said, *(loop_sentence(document, name) for name in others)):
-        yield from wrapped(plain(each), width, "  ", "  ")
+    others = (loop_sentence(document, name) for name in longest_loops(document)[1:])
+    for said in (answer(View(document, live=False)), *others):
+        yield from wrapped(plain(said), width, "  ", "  ")
     for key, said_of in (("hangs", hang_sentence), ("slowdowns", slowdown_sentence)):
         for each in document.get(key) or ():
             yield from wrapped(plain(said_of(each)), width, "  ", "  ") if each["over"] else ()
