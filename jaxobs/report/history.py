@@ -27,7 +27,7 @@ _LOOPS: Final = 4
 _RECORDED: Final = 8
 """Values recorded by the user that are kept for each loop."""
 
-_OF_A_LOOP: Final = ("steps", "steps_per_second", "tokens_per_second", "mfu")
+_OF_A_LOOP: Final = ("steps_per_second", "tokens_per_second", "mfu")
 
 AFTER: Final = 5.0
 """Seconds after a loop's end in which what it recorded is kept: its last values and those of an evaluation come then."""

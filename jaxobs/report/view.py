@@ -23,7 +23,7 @@ OVER: Final = 600.0
 """Seconds after which a loop that was left is over: a pretraining is, and what lies between two epochs is shorter."""
 
 RECENT: Final = 30.0
-"""Seconds over which the parts of a step are averaged: the window of the bottleneck."""
+"""Seconds of a loop from which on the parts of its steps are those of late: the window of the bottleneck."""
 
 MAX_MOMENTS: Final = 120
 """Most moments in a chart over time: more could not be told apart on a screen."""
@@ -186,17 +186,9 @@ def _is_mfu_again(loop: Document, key: str) -> bool:
 def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
     """Mean seconds of a step by component, and over which time in words.
 
-    The time is the last half minute, by the history or, where that is too short, by the shares that the bottleneck is
-    told by; else, as in a page that is kept, all since the loop began.
+    The time is the last half minute, by the shares that the bottleneck is told by; else, as in a page that is kept or
+    where something was compiled, which step times leave out, all since the loop began.
     """
-    assert view.loop is not None
-    trend, name = view.trend, view.loop
-    steps, columns = trend.column("loops", name, "steps"), trend.below("loops", name, "components")
-    begin = max((index for index, time in enumerate(trend.times) if time <= -RECENT), default=None)
-    if begin is not None and steps[-1] > steps[begin]:
-        turns = steps[-1] - steps[begin]
-        recent = {part: max(0.0, values[-1] - values[begin]) / turns for part, values in columns.items()}
-        return recent, f"over the last {duration(-trend.times[begin])}"
     shares, each = (view.chosen.get("bottleneck") or {}).get("shares"), view.chosen.get("step_seconds")
     spent = view.chosen.get("components") or {}
     is_old = sum(spent.values()) >= RECENT

@@ -79,8 +79,8 @@ def test_the_parts_of_a_step_add_up_to_it():
     assert len(edges) == len(shares["compute"]) + 1
     for moment in zip(*shares.values(), strict=True):
         assert sum(moment) == pytest.approx(1.0)
-    read = shown(document(loops={"train": loop(189, compute=54.0, input=36.0)}), trend=trend)
-    assert "1 s on average over the last 30 s, all its parts together" in read.text
+    read = shown(document(loops={"train": loop(90, compute=54.0, input=36.0)}), trend=trend)
+    assert "1 s on average over the last half minute, all its parts together" in read.text
     assert {"compute", "600 ms", "60\u00a0%"} <= {text.strip() for text in read.text.split("\n")} or (
         "compute600 ms60\u00a0%" in read.text
     )

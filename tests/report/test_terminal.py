@@ -3,7 +3,6 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.report.history import History
 from jaxobs.report.tables import Column, sorted_rows
 from jaxobs.report.terminal import bar, roofline, steps
 from jaxobs.report.view import View
@@ -68,14 +67,16 @@ def test_the_bars_of_a_step_name_its_parts_with_their_shares(parts):
         assert bool(re.search(rf"^{name} .* % .*s$", shown, re.MULTILINE)) is (seconds >= 0.005 * whole)
 
 
-def test_the_parts_are_those_of_the_last_half_minute_where_there_is_a_history():
-    history = History()
-    for second in range(100):
-        slow = max(0, second - 50) * 0.9
-        found = document(loops={"train": loop(100 * (second + 1), compute=second + 1.0 - slow, input=slow)})
-        history.add(float(second), found)
-    shown = plain_text(steps(View(found, history.trend()), 80))
-    assert re.search(r"^input +█+.* 90 %", shown, re.MULTILINE)
+def test_the_parts_are_those_of_the_last_half_minute_where_nothing_was_compiled_in_it():
+    found = loop(compute=90.0, input=10.0)
+    for lately, since, known in (
+        ({"compute": 0.1, "input": 0.9}, "over the last half minute", r"^input +█+.* 90 %"),
+        ({"compute": 0.1, "compile": 0.9}, "since the loop began", r"^input +█+.* 10 %"),
+    ):
+        found["bottleneck"]["shares"] = lately
+        shown = plain_text(steps(View(document(loops={"train": found})), 80))
+        assert since in shown
+        assert re.search(known, shown, re.MULTILINE)
 
 
 def test_all_loops_are_named_and_the_chosen_one_first():

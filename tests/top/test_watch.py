@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import json
 import threading
-from array import array
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -14,32 +13,12 @@ import pytest
 
 from jaxobs.cli.top.servers import Access, Answer, SnapshotClient, Target, targets_in
 from jaxobs.cli.top.watch import Watch, Watched
-from jaxobs.report.history import History
 
 HERE = Target("http", "127.0.0.1", 9464)
 
 
-def process(seconds: float, **more: Any) -> dict[str, Any]:
-    return {"process": {"pid": 1, "seconds": seconds, "counts_begin_seconds": None, **more}}
-
-
-@pytest.mark.parametrize(
-    "later", [process(3.0), process(60.0, pid=2), process(60.0, counts_begin_seconds=40.0)], ids=str
-)
-def test_the_history_of_another_process_or_agent_at_the_same_port_begins_anew(later: dict[str, Any]) -> None:
-    watched = Watched(HERE, SnapshotClient(HERE, Access()))
-    for at in range(0, 50, 5):
-        watched.take(Answer(1_000.0 + at, process(float(at)), ()), float(at))
-    assert len(watched.history.trend().times) == 10
-    watched.take(Answer(1_055.0, later, ()), 55.0)
-    assert len(watched.history.trend().times) == 1
-
-
-def test_the_history_goes_on_where_the_jobs_wall_clock_is_set_back() -> None:
-    watched = Watched(HERE, SnapshotClient(HERE, Access()))
-    for at in range(10):
-        watched.take(Answer(1_000.0 + at - 500.0 * (at >= 5), process(float(at)), ()), float(at))
-    assert watched.history.trend().times == tuple(float(at - 9) for at in range(10))
+def process(seconds: float) -> dict[str, Any]:
+    return {"process": {"pid": 1, "seconds": seconds, "counts_begin_seconds": None}}
 
 
 def test_a_rank_with_a_long_interval_is_not_taken_to_be_silent_before_its_next_snapshot_is_due() -> None:
@@ -50,30 +29,6 @@ def test_a_rank_with_a_long_interval_is_not_taken_to_be_silent_before_its_next_s
     for late, is_old in ((159.0, False), (161.0, True)):
         watched.take(Answer(1_120.0, process(120.0), ()), late)
         assert (watched.problem is not None) is is_old
-
-
-def test_a_view_that_is_drawn_while_a_snapshot_is_taken_has_a_whole_history(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A key that is pressed draws on the view's thread, while another takes what the servers answer."""
-    seen: list[bool] = []
-
-    class Drawn(array[float]):
-        """A column at whose growth the view is drawn, before the others have grown."""
-
-        def append(self, value: float) -> None:
-            trend = watched.view(None).trend
-            seen.append(all(len(column) == len(trend.times) for column in trend.columns.values()))
-            super().append(value)
-
-    watched = Watched(HERE, SnapshotClient(HERE, Access()))
-    monkeypatch.setattr("jaxobs.report.history.array", Drawn)
-    watched.history = History()
-    for at in range(3):
-        loops = {"train": {"steps": at, "mfu": 0.5}}
-        watched.take(Answer(1_000.0 + at, {**process(float(at)), "loops": loops}, ()), float(at))
-    assert seen
-    assert all(seen)
 
 
 def test_no_rank_is_away_while_the_ranks_are_put_in_order() -> None:

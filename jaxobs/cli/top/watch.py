@@ -1,8 +1,8 @@
-"""Follows the watched ranks: the last snapshot of each, and its history over the last hour; and writes them once."""
+"""Follows the watched ranks: the last snapshot of each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +23,6 @@ from jaxobs.cli.top.servers import (
     target_of,
 )
 from jaxobs.model.clock import monotonic
-from jaxobs.report.history import NO_TREND, History, Trend
 from jaxobs.report.ranks import Observed, columns, rank_rows
 from jaxobs.report.tables import plain_table
 from jaxobs.report.view import View
@@ -44,14 +43,11 @@ _THREADS: Final = 8
 
 @dataclass(eq=False)
 class Watched:
-    """A watched rank, with its last snapshot and its history."""
+    """A watched rank, with its last snapshot."""
 
     target: Target
     client: SnapshotClient
     document: dict[str, Any] = field(default_factory=dict)
-    history: History = field(default_factory=History)
-    trend: Trend = NO_TREND
-    """A copy of the history for the view, which draws on another thread than that which takes snapshots."""
     problem: str | None = None
     taken: float = 0.0
     """The Unix time of its snapshot in seconds, by its own clock."""
@@ -69,17 +65,9 @@ class Watched:
         with using(f"the snapshot of {self.target}"):
             rows = rank_rows([Observed(str(self.target), answer.snapshot)])
             plain_table(list(columns(rows)), rows)
-            history = History() if self._is_another(answer.snapshot) else self.history
-            history.add(now, answer.snapshot)  # by a clock that is never set, as the job's may be
         self.apart = now - self.seen if self.taken else self.apart
         self.problem, self.taken, self.seen = None, answer.unix_seconds, now
-        self.document, self.history, self.trend = dict(answer.snapshot), history, history.trend()
-
-    def _is_another(self, document: Mapping[str, Any]) -> bool:
-        """Whether another process has this port now, to which the earlier history does not belong."""
-        before, now = self.document.get("process") or {}, document.get("process") or {}
-        same = all(before.get(key) == now.get(key) for key in ("pid", "counts_begin_seconds"))
-        return bool(before) and not (same and (before.get("seconds") or 0.0) <= (now.get("seconds") or 0.0))
+        self.document = dict(answer.snapshot)
 
     @property
     def observed(self) -> Observed:
@@ -87,7 +75,7 @@ class Watched:
 
     def view(self, loop: str | None) -> View:
         """The view to draw of this rank, with the chosen loop in full."""
-        return View(self.document, self.trend, wanted_loop=loop)
+        return View(self.document, wanted_loop=loop)
 
 
 class Watch:
