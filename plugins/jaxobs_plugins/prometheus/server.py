@@ -2,7 +2,7 @@
 
 All connections share one event loop, so an idle or slow client costs a socket and no thread. Their number is capped:
 the connection that has waited longest without a request is closed for a new one, and where all of them are in the
-middle of a response, the new one gets 503. Each wait for a client has a deadline.
+middle of a response, the new one is closed. Each wait for a client has a deadline.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import errno
 import re
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
@@ -147,7 +147,7 @@ class Limits:
     """Limits on the number of clients, and on the seconds that each may take."""
 
     connections: int = 64
-    """Most clients that are served; as many again may be being refused. A handful of servers scrape a process."""
+    """Most clients that are served. A handful of servers scrape a process."""
     handshake_seconds: float = 5.0
     """For TLS: two round trips, and a signature of about a millisecond."""
     first_request_seconds: float = 5.0
@@ -181,7 +181,6 @@ class HttpServer:
         self._limits = limits or Limits()
         self._tls = tls
         self._served: set[asyncio.Task[None]] = set()
-        self._refused: set[asyncio.Task[None]] = set()
         self._waiting: dict[asyncio.Task[None], None] = {}  # tasks without a request, longest first
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = asyncio.Event()
@@ -238,25 +237,20 @@ class HttpServer:
         # A response is written in pieces, none of which is to wait 40 ms for the client's acknowledgement.
         with suppress(OSError):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if len(self._served) < self._limits.connections or self._give_up_longest_waiting():
-            among, work = self._served, self._serve(client)
-        elif len(self._refused) < self._limits.connections:
-            among, work = self._refused, self._refuse(client)
-        else:
+        if len(self._served) >= self._limits.connections and not self._give_up_longest_waiting():
             client.close()
             return
 
         def ended(task: asyncio.Task[None]) -> None:
-            among.discard(task)
+            self._served.discard(task)
             self._waiting.pop(task, None)
             client.close()  # here, because a task may be cancelled before it begins
             if not task.cancelled() and (error := task.exception()) is not None:
                 self._log(f"prometheus: a connection failed: {type(error).__name__}: {error}")
 
-        task = asyncio.get_running_loop().create_task(work)
-        among.add(task)
-        if among is self._served:
-            self._waiting[task] = None
+        task = asyncio.get_running_loop().create_task(self._serve(client))
+        self._served.add(task)
+        self._waiting[task] = None
         task.add_done_callback(ended)
 
     def _give_up_longest_waiting(self) -> bool:
@@ -272,7 +266,8 @@ class HttpServer:
     async def _serve(self, client: socket.socket) -> None:
         seconds = self._limits.first_request_seconds
         with suppress(OSError):  # gone, or too slow: TimeoutError is an OSError
-            async with self._connected(client) as (reader, writer):
+            reader, writer = await self._connect(client)
+            try:
                 while (received := await _receive(reader, seconds)) is not None:
                     self._set_waiting(False)
                     await self._respond(received, writer)
@@ -283,19 +278,10 @@ class HttpServer:
                     seconds = self._limits.next_request_seconds
                     # One client that sends many requests at once does not keep others waiting.
                     await asyncio.sleep(0)
+            finally:
+                writer.transport.abort()
 
-    async def _refuse(self, client: socket.socket) -> None:
-        """Answer that there are too many clients, without reading the request."""
-        text, headers = "too many connections; try again later", {"Retry-After": "1"}
-        with suppress(OSError):
-            async with self._connected(client) as (reader, writer):
-                await self._respond(plain(HTTPStatus.SERVICE_UNAVAILABLE, text, headers), writer)
-                await self._say_goodbye(reader, writer)
-
-    @asynccontextmanager
-    async def _connected(
-        self, client: socket.socket
-    ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async def _connect(self, client: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """The client's streams, after TLS's handshake if there is one."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(MAX_HEAD_BYTES, loop)
@@ -304,10 +290,7 @@ class HttpServer:
             transport, _ = await loop.connect_accepted_socket(lambda: protocol, client, ssl=self._tls())
         # So that `drain` waits until all is sent. At 0 TLS would never go on.
         transport.set_write_buffer_limits(1)
-        try:
-            yield reader, asyncio.StreamWriter(transport, protocol, reader, loop)
-        finally:
-            transport.abort()
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def _respond(self, received: Request | Response, writer: asyncio.StreamWriter) -> None:
         """Send the answer to a request, or the response that refuses what was no request."""
