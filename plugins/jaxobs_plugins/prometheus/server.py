@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
 from ssl import SSLContext
-from urllib.parse import urlsplit
 
 import h11
 
@@ -117,29 +116,11 @@ def read_request(head: bytes) -> Request:
     if "content-length" in headers and "transfer-encoding" in headers:
         # Whoever goes by the other of the two sees other requests in the bytes that follow (RFC 9112, section 6.1).
         raise BadRequestError("both Content-Length and Transfer-Encoding")
-    authority, path, query = _target_parts(event.target.decode("latin-1"))
-    # An authority in the target takes precedence over the Host header (RFC 9112, section 3.2.2).
+    # A whole URL, as proxies are asked for, is no path that is served. Nor has `//localhost/metrics` an authority: else a
+    # web page whose name is refused could ask for it.
+    path, _, query = event.target.decode("latin-1").partition("?")
     version = event.http_version.decode("latin-1")
-    host = authority or headers.get("host", "")
-    return Request(event.method.decode("latin-1"), path, headers, host, query, version)
-
-
-def _target_parts(target: str) -> tuple[str, str, str]:
-    """The authority, path and query of a request target. Raises BadRequestError.
-
-    A path that begins with two slashes has no authority: `urlsplit` would find one there, and a web page whose name is
-    refused could ask for `//localhost/metrics`.
-    """
-    if not target.lower().startswith(("http://", "https://")):
-        path, _, query = target.partition("?")
-        return "", path, query
-    try:
-        parts = urlsplit(target)
-    except ValueError as error:
-        raise BadRequestError(f"not a request target: {target[:80]!r}") from error
-    if not parts.netloc:
-        raise BadRequestError(f"no host in the request target {target[:80]!r}")
-    return parts.netloc, parts.path, parts.query
+    return Request(event.method.decode("latin-1"), path, headers, headers.get("host", ""), query, version)
 
 
 @dataclass(frozen=True, slots=True)
