@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import starmap
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -161,21 +161,18 @@ class StepWindows:
 
     def __init__(self) -> None:
         self._length = MIN_SECONDS
-        self._before: Row = {}
-        self._rows: list[Row] = []
+        self._ends: list[Row] = [{"steps": 0.0, "seconds": 0.0}]
+        """What was counted by the end of each stretch; the first is where the loop began."""
 
     def add(self, loop: Mapping[str, Any]) -> None:
         """Add the loop's entry in a snapshot."""
-        totals = _totals(loop)
-        row = {name: max(0.0, value - self._before.get(name, 0.0)) for name, value in totals.items()}
-        if row["seconds"] < self._length or not row["steps"]:
+        totals, before = _totals(loop), self._ends[-1]
+        if totals["seconds"] - before["seconds"] < self._length or totals["steps"] <= before["steps"]:
             return
-        self._rows.append(row)
-        self._before = totals
-        if len(self._rows) > MAX_WINDOWS:
+        self._ends.append(totals)
+        if len(self._ends) > MAX_WINDOWS + 1:
             self._length *= 2
-            pairs = zip(self._rows[::2], self._rows[1::2], strict=False)
-            self._rows = list(starmap(_sum, pairs)) + self._rows[len(self._rows) // 2 * 2 :]
+            self._ends = [*self._ends[:-1:2], totals]
 
     def to_dict(self) -> dict[str, list[float | None]]:
         """A column for each figure, with one entry for each stretch; None where it was not known.
@@ -183,8 +180,8 @@ class StepWindows:
         The columns are `steps`, `seconds` (the loop's wall time), `examples`, `tokens`, and the seconds of each
         component of wall time as `component/NAME`.
         """
-        names = sorted({name for row in self._rows for name in row})
-        return {name: [_rounded(row.get(name)) for row in self._rows] for name in names}
+        names = sorted({name for end in self._ends[1:] for name in end})
+        return {name: [_grown(name, *ends) for ends in pairwise(self._ends)] for name in names}
 
 
 def _totals(loop: Mapping[str, Any]) -> Row:
@@ -195,10 +192,6 @@ def _totals(loop: Mapping[str, Any]) -> Row:
     return {"steps": 0.0, "seconds": 0.0} | known
 
 
-def _sum(one: Row, other: Row) -> Row:
-    """The sums of two neighbouring stretches. A figure that one of them lacks counts as 0 there."""
-    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in one.keys() | other.keys()}
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{DIGITS}g}")
+def _grown(name: str, before: Row, after: Row) -> float | None:
+    """By how much a figure has grown from one end to the next, in DIGITS; None if it is not known at that."""
+    return float(f"{max(0.0, after[name] - before.get(name, 0.0)):.{DIGITS}g}") if name in after else None
