@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _lock = _thread.RLock()
 _observer: Observer | None = None
 _guards_forks = False
-named_settings: set[str] = set()
-"""Unknown variables about which the user has been warned, here or by a launcher before the script began."""
+_named: set[str] = set()
+"""Unknown variables about which the user has been warned."""
 
 
 def instrument(**settings: Any) -> Observer:
@@ -76,8 +76,8 @@ def _begun(before: Observer | None, settings: dict[str, Any], *, wait_for_backen
         os.register_at_fork(after_in_child=_in_forked_child)
     if before is None or before.has_ended:
         unknown = unknown_settings(os.environ)
-        lines = [line for name, line in unknown.items() if name not in named_settings]
-        named_settings.update(unknown)
+        lines = [line for name, line in unknown.items() if name not in _named]
+        _named.update(unknown)
         if loaded.enabled and (reason := why_not_here()):
             if before is None:
                 lines.append(f"nothing is observed: {reason}")

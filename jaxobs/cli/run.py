@@ -16,9 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any, get_origin
 
-from jaxobs.cli import say
 from jaxobs.cli.terminal import terminal_width
-from jaxobs.config import PREFIX, SETTINGS, load_settings, unknown_settings
+from jaxobs.config import PREFIX, SETTINGS, load_settings
 from jaxobs.identity import is_first
 from jaxobs.plugin.settings import meant
 from jaxobs.report.text_table import cut
@@ -41,13 +40,10 @@ def run(arguments: list[str]) -> int:
         return 0
     program = _program_of(rest)
     environment = dict(os.environ)
-    unknown = unknown_settings(os.environ)
     if load_settings(**settings).enabled:
         if sys.flags.ignore_environment or sys.flags.no_site:
             raise InputError("-E, -I or -S would keep jaxobs out of this Python; start it without")
-        for line in unknown.values():
-            say("jaxobs", line)
-        environment = launch_environment(environment, settings, tuple(unknown))
+        environment = launch_environment(environment, settings)
     try:
         command = [sys.executable, *interpreter_options(), *program]
         os.execve(sys.executable, command, environment)  # noqa: S606  # no shell is wanted
@@ -90,20 +86,14 @@ def check_script(script: Path) -> None:
         raise InputError(f"the script {script} cannot be read; check its permissions")
 
 
-def launch_environment(
-    environment: dict[str, str], settings: dict[str, Any], named: tuple[str, ...]
-) -> dict[str, str]:
-    """The environment in which Python imports our sitecustomize, which then restores `environment`.
-
-    `named` are unknown variables that have been reported to the user and are not to be reported again.
-    """
+def launch_environment(environment: dict[str, str], settings: dict[str, Any]) -> dict[str, str]:
+    """The environment in which Python imports our sitecustomize, which then restores `environment`."""
     folder = str(Path(__file__).with_name("launch"))
     pythonpath = environment.get("PYTHONPATH")
     # Not JSON: Python's start has imported marshal, and the script is to find nothing imported that it would not.
     # Of several processes that a launcher starts together only the first prints.
     prints = is_first(environment)
-    handed = {"pythonpath": pythonpath, "settings": settings, "named": list(named), "prints": prints}
-    launch = marshal.dumps(handed).hex()
+    launch = marshal.dumps({"pythonpath": pythonpath, "settings": settings, "prints": prints}).hex()
     path = folder + os.pathsep + pythonpath if pythonpath else folder
     return {**environment, "PYTHONPATH": path, "JAXOBS_LAUNCH": launch}
 

@@ -209,14 +209,14 @@ def test_spans_of_the_application_and_metrics_of_jaxobs_are_of_one_instance(tmp_
     assert (observed.status, observed.stdout) == (0, "True\n"), observed.stderr
 
 
-def test_an_unknown_setting_is_named_once_and_before_the_script(tmp_path: Path) -> None:
+def test_an_unknown_setting_is_named_once(tmp_path: Path) -> None:
     source = f"import sys; print('the script', file=sys.stderr)\n{OBSERVES_ITSELF}\nimport jax; jax.devices()"
     (tmp_path / "script.py").write_text(source)
     told = "unknown setting JAXOBS_INTERVL (did you mean JAXOBS_INTERVAL?)\n"
     for variables in ({}, {"JAXOBS_PROMETHEUS": "false"}):
         given = {"OTEL_EXPORTER_PROMETHEUS_PORT": "0"} | variables  # a taken port would be one more line
         observed = jaxobs("run", "script.py", folder=tmp_path, JAXOBS_INTERVL="3", **given)
-        assert observed.stderr.startswith(f"jaxobs: {told}the script\njaxobs: "), observed.stderr
+        assert observed.stderr.startswith(f"the script\njaxobs: {told}jaxobs: "), observed.stderr
         assert observed.stderr.count("INTERVL") == 1
     alone = outcome(
         [sys.executable, "script.py"], tmp_path, JAXOBS_INTERVL="3", OTEL_EXPORTER_PROMETHEUS_PORT="0"

@@ -22,7 +22,6 @@ NOTHING = (
 
 def observe(
     settings: dict[str, object],
-    named: list[str],
     when_imported: Callable[[str, Callable[[ModuleType], None]], None],
     *,
     prints: bool,
@@ -37,8 +36,6 @@ def observe(
     # Exit functions run last in, first out: this one after the observer's, which takes the last snapshot.
     if prints:
         atexit.register(_report, os.getpid())
-    if named:  # unknown variables that the launcher has reported
-        when_imported("jaxobs.instrument", lambda instrument: instrument.named_settings.update(named))
     when_imported("jax", lambda _: _attach(settings, prints=prints))
 
 

@@ -52,7 +52,7 @@ def _observe(launch: "dict[str, Any]") -> None:
             sys.path.append(root)
         when_imported = load("jaxobs.probe.import_hook").when_imported
         observe = load("jaxobs.cli.launch.observe").observe
-        observe(launch["settings"], launch["named"], when_imported, prints=launch["prints"])
+        observe(launch["settings"], when_imported, prints=launch["prints"])
     except Exception as error:  # noqa: BLE001  # whatever is wrong with us, the script must run
         print(f"jaxobs: the script runs unobserved: {type(error).__name__}: {error}", file=sys.stderr)
 
