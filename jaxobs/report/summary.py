@@ -303,21 +303,18 @@ def _again(document: Document, _: ReasonsBelow) -> TextTable:
 
 
 def _executables(document: Document, reasons: ReasonsBelow) -> TextTable:
-    """The executables with the most device time; those of a function that differ only in their hash share a row."""
+    """The executables with the most device time, of which anything is known."""
     columns = [each for each in tables.EXECUTABLES if each.title not in {"bytes", "FLOP/s", "attainable"}]
     told = [column for column in columns if column.title not in {"function", "executable"}]
-    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    silent = 0
+    rows, silent = list[dict[str, Any]](), 0
     for each in sorted(document.get("executables") or [], key=executable_size, reverse=True):
         is_sample = each.get("source") == "sampled" and each.get("runs") is not None
         row = {**each, "runs_reason": each.get("runs_reason") or (SAMPLED if is_sample else None)}
-        shown = [words(column, row) for column in told]
-        if all(cell in {"", *NO_VERDICT} for cell in shown):
+        if all(words(column, row) in {"", *NO_VERDICT} for column in told):
             silent += 1
         else:
-            alike.setdefault((str(row.get("function")), *shown), []).append(row)
-    rows = [row | ({"executable": f"{1 + len(more)} alike"} if more else {}) for row, *more in alike.values()]
-    smaller = sum(map(len, list(alike.values())[MAX_EXECUTABLES:]))
+            rows.append(row)
+    smaller = len(rows[MAX_EXECUTABLES:])
     left = ((f"{smaller} smaller ones", smaller), (f"{silent} of which nothing is known", silent))
     caption = " and ".join(what for what, number in left if number)
     caption += " are not shown" if caption else ""

@@ -13,21 +13,6 @@ from jaxobs.vocabulary.text import printable
 from tests.report.test_summary import DOCUMENT, NO_PEAK, line
 
 
-def test_executables_that_differ_in_their_hash_alone_share_a_row_and_reasons_name_the_function() -> None:
-    document = copy.deepcopy(DOCUMENT)
-    again = {
-        "function": "<lambda>",
-        "cost": {"flops": 7},
-        "runs": None,
-        "runs_reason": "it has several executables",
-    }
-    document["executables"] += [{**again, "executable": f"{number:016x}"} for number in range(12)]
-    executables = render(document).partition("\nexecutables\n")[2]
-    assert line(executables, "<lambda>") == "<lambda> 12 alike – – 7 – – –"
-    assert "  – runs of `<lambda>`: it has several executables" in executables.splitlines()
-    assert "smaller ones" not in executables
-
-
 def test_reasons_tell_apart_the_executables_of_a_function() -> None:
     document = copy.deepcopy(DOCUMENT)
     for number, why in enumerate(("one", "another")):
