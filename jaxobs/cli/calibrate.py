@@ -29,7 +29,7 @@ _CURE = "set JAXOBS_CACHE_DIRECTORY to a writable directory"
 
 
 def run(arguments: list[str]) -> int:
-    """Measure, show a table and keep the file. Raises InputError for options it cannot use."""
+    """Measure, show a table and keep the file. Raises InputError for options it cannot use, and OSError."""
     options = _options(arguments)
     place = _place()
     tell(f"measuring for {options.seconds:g} s, and some more to start and to compile")
@@ -40,12 +40,8 @@ def run(arguments: list[str]) -> int:
         return 1
     path, kept = place / calibration.file_name, json.dumps(calibration.to_dict(), indent=1, allow_nan=False)
     print(kept if options.json else to_text(calibration_parts(calibration), **look_of(sys.stdout)))
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        write_whole(path, f"{kept}\n".encode())
-    except OSError as error:
-        say("jaxobs calibrate", f"measured, but not kept: {place}: {error.strerror or error}; {_CURE}")
-        return 1
+    place.mkdir(parents=True, exist_ok=True)
+    write_whole(path, f"{kept}\n".encode())
     tell(f"kept in {path}")
     if calibration.disturbed:
         tell(

@@ -128,10 +128,10 @@ def test_a_result_that_cannot_be_kept_in_the_end_is_still_shown(
 
     monkeypatch.setattr(command, "calibrate_in_process", measure)
     monkeypatch.setenv("JAXOBS_CACHE_DIRECTORY", str(tmp_path / "cache"))
-    assert main(["calibrate", "--json"]) == 1
+    assert main(["calibrate", "--json"]) == 2
     said = capsys.readouterr()
     assert Calibration.from_dict(json.loads(said.out)) == EXAMPLE
-    assert "measured, but not kept" in said.err
+    assert f"cannot use {tmp_path / 'cache'}: File exists" in said.err
 
 
 def test_the_table_has_each_rate_and_the_size_that_reached_it() -> None:
