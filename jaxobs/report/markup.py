@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
@@ -27,8 +26,6 @@ _RAW: Final = {"style", "script"}
 
 _VOID: Final = {"br", "link", "meta"}
 """Elements used here that have no content, and so no end tag."""
-
-_START_WITH_ID: Final = re.compile(r'(<\w+(?: [\w-]+="[^"]*")*?) id="[^"]*"')
 
 
 class Element:
@@ -77,13 +74,9 @@ def chart(height: int, label: str, *children: Child, kind: str = "with-levels") 
     )  # fmt: skip
 
 
-def markup(element: Element, *, with_ids: bool = True) -> str:
-    """The text of an element, as a browser parses it inside HTML. Lone surrogates and NUL are replaced.
-
-    Without ids several copies can stand in one document.
-    """
-    text = element.written if with_ids else _START_WITH_ID.sub(r"\1", element.written)
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+def markup(element: Element) -> str:
+    """The text of an element, as a browser parses it inside HTML. Lone surrogates and NUL are replaced."""
+    return element.written.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 def number(value: float) -> str:

@@ -85,8 +85,7 @@ def _compared(comparison: Comparison) -> Iterator[Element | None]:
 def shown(*elements: Element | None) -> str:
     """The elements with their style, as a notebook shows them."""
     css = tag("style", style())
-    whole = tag("div", css, *elements, class_="jaxobs in-notebook")
-    return markup(whole, with_ids=False)  # there may be many in one notebook
+    return markup(tag("div", css, *elements, class_="jaxobs in-notebook"))
 
 
 _AMOUNTS: Final = (text("work", "work"), Column("a run", lambda row: row["amount"]))
