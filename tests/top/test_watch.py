@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs.cli.top.servers import Access, Answer, SnapshotClient, Target, targets_in
+from jaxobs.cli.top.servers import Access, Answer, SnapshotClient, Target, distinct, targets_in
 from jaxobs.cli.top.watch import Watch, Watched
 
 HERE = Target("http", "127.0.0.1", 9464)
@@ -101,35 +101,9 @@ def test_a_token_goes_to_no_guess_but_to_the_same_rank_where_its_server_names_it
             server.server_close()
 
 
-def test_a_rank_that_was_started_again_at_its_port_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
-    """As with a directory of targets: the file of a process that was killed with its agent may stay."""
-    running = "first"
-
-    class Rank(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            is_running = self.path.endswith(f"instance={running}")
-            body = json.dumps({"version": 1, "unix_seconds": 1.0, "snapshot": process(1.0)}).encode()
-            self.send_response(200 if is_running else 410)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *arguments: Any) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Rank)
-    threading.Thread(target=server.serve_forever).start()
-    targets = [Target("http", "127.0.0.1", server.server_port, instance) for instance in ("first", "second")]
-    watch = Watch(lambda: targets, Access())
-    try:
-        watch.refresh(5.0)
-        assert [(rank.target.instance, rank.problem) for rank in watch.ranks] == [("first", None)]
-        running = "second"
-        for _ in range(2):  # that it has ended is known by the first
-            watch._found = -100.0
-            watch.refresh(5.0)
-        assert [(rank.target.instance, rank.problem) for rank in watch.ranks] == [("second", None)]
-    finally:
-        watch.close()
-        server.shutdown()
-        server.server_close()
+def test_a_port_that_several_files_name_is_one_rank(tmp_path: Path) -> None:
+    """The file of a process that was killed with its agent may stay, and another have its port."""
+    for name, instance in (("a", "first"), ("b", "second")):
+        labels = {"jaxobs_rank": "0", "__param_instance": instance}
+        (tmp_path / f"{name}.json").write_text(json.dumps([{"targets": ["node1:9464"], "labels": labels}]))
+    assert [str(target) for target in distinct(targets_in(tmp_path))] == ["node1:9464"]

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from jaxobs.config import load_settings
 from jaxobs.model.addresses import (
@@ -58,10 +58,6 @@ class NothingListensError(NoSnapshotError):
     """No process listens at this port: the job has not begun, or has ended."""
 
 
-class AnotherProcessError(NoSnapshotError):
-    """Another process than the one that is asked for has this port now."""
-
-
 @dataclass(frozen=True, slots=True)
 class Target:
     """A metrics server."""
@@ -69,8 +65,6 @@ class Target:
     scheme: str
     host: str
     port: int
-    instance: str = ""
-    """The instance id of the process, among those that had this port; empty for the one that has it now."""
     guessed: bool = field(default=False, compare=False)
     """Whether the address is a guess: nothing is reported if it is no metrics server of jaxobs."""
 
@@ -95,7 +89,7 @@ class Answer(NamedTuple):
     """Addresses of the pages of the other ranks of this run on its host."""
 
 
-def target_of(text: str, instance: str = "") -> Target:
+def target_of(text: str) -> Target:
     """The target of an address such as `node1:9464`, `9464` or `https://node1:9464/metrics`. Raises InputError."""
     no_address = InputError(f"{text!r} is no address: give host:port, as the job logs it")
     given = f"localhost:{text.removeprefix(':')}" if re.fullmatch(r":?\d+", text) else text
@@ -112,7 +106,7 @@ def target_of(text: str, instance: str = "") -> Target:
         if "://" not in given:
             raise InputError(f"{text!r} has no port, and is no directory: give host:port, as the job logs it")
         port = 443 if parts.scheme == "https" else 80
-    return Target(parts.scheme, parts.hostname, port, instance)
+    return Target(parts.scheme, parts.hostname, port)
 
 
 def targets_in(directory: Path) -> list[Target]:
@@ -128,7 +122,7 @@ def targets_in(directory: Path) -> list[Target]:
     targets: list[Target] = []
     for target in sorted(found):
         with suppress(InputError):
-            targets.append(target_of(target.address, target.instance))
+            targets.append(target_of(target.address))
     return targets[:MAX_TARGETS]
 
 
@@ -187,10 +181,6 @@ class SnapshotClient:
             raise self._explained(error) from None
         finally:
             self.close()
-        if status == HTTPStatus.GONE:
-            raise AnotherProcessError(
-                f"{self._target}: this rank has ended, and another process has its port"
-            )
         if status != HTTPStatus.OK:
             raise NoSnapshotError(self._refusal(status, body))
         return self._read(body)
@@ -213,11 +203,10 @@ class SnapshotClient:
             context = self._access.authorities or ssl.create_default_context()
             connection = HTTPSConnection(target.host, target.port, timeout=TIMEOUT_SECONDS, context=context)
         self._connection = connection
-        path = f"/snapshot?instance={quote(target.instance, safe='')}" if target.instance else "/snapshot"
         headers = {"Accept": "application/json", "User-Agent": "jaxobs-top"}
         if self._access.token is not None:
             headers["Authorization"] = f"Bearer {self._access.token}"
-        connection.request("GET", path, headers=headers)
+        connection.request("GET", "/snapshot", headers=headers)
         with connection.getresponse() as response:
             body = response.read(MAX_ANSWER_BYTES + 1)
         if len(body) > MAX_ANSWER_BYTES:

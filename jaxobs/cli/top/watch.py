@@ -12,7 +12,6 @@ from jaxobs.cli import using
 from jaxobs.cli.top.servers import (
     MAX_TARGETS,
     Access,
-    AnotherProcessError,
     Answer,
     NoSnapshotError,
     NothingListensError,
@@ -85,8 +84,6 @@ class Watch:
         self._find, self._access = find, access
         self._found = -_DIRECTORY_SECONDS
         self._named: list[Target] = []
-        self._gone: set[Target] = set()
-        """Processes of which it is known that they have ended, as others have their ports."""
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="jaxobs-top")
         self._under_way: dict[Future[Answer], Watched] = {}
         self.ranks: list[Watched] = []
@@ -134,8 +131,6 @@ class Watch:
             rank.problem = printable(ended if rank.document else f"{error}: {_ASK}")
         except (NoSnapshotError, InputError) as error:
             rank.problem = printable(str(error))  # it may quote what the server has said
-            if isinstance(error, AnotherProcessError):
-                self._gone.add(rank.target)
         else:
             self._admit(list(self._neighbours(rank.target, answer.neighbours)))
             # Not `sort`, which empties the list meanwhile: the view reads it on its own thread.
@@ -158,11 +153,9 @@ class Watch:
         """
         targets = [target for target in targets if self._access.token is None or not target.guessed]
         known = set(self._named)
-        self._named = distinct(target for target in (*self._named, *targets) if target not in self._gone)
-        new = [target for target in self._named if target not in known]
-        taken = {(target.host, target.port) for target in new}
-        left = [rank for rank in self.ranks if (rank.target.host, rank.target.port) not in taken]
-        self.ranks = left + [Watched(target, SnapshotClient(target, self._access)) for target in new]
+        self._named = distinct((*self._named, *targets))
+        new = (target for target in self._named if target not in known)
+        self.ranks = self.ranks + [Watched(target, SnapshotClient(target, self._access)) for target in new]
 
 
 def _place(rank: Watched) -> tuple[str, int, str]:
