@@ -12,7 +12,6 @@ from jaxobs.cli.show import records, records_directory, why_left_out
 from jaxobs.cli.terminal import look_of
 from jaxobs.model.snapshot import longest_loops
 from jaxobs.report.record import Record, state_of
-from jaxobs.report.runs import also_held
 from jaxobs.report.sentence import plain, sentence
 from jaxobs.report.text_table import TextTable, to_text
 from jaxobs.vocabulary import InputError
@@ -33,8 +32,7 @@ def run(arguments: list[str]) -> int:
     )  # fmt: skip
     directory = parser.options(arguments).directory or records_directory()
     table = TextTable(
-        ("", "began", "run", "for", "state", "how it went", "also kept"),
-        left=("began", "run", "state", "how it went", "also kept"),
+        ("", "began", "run", "for", "state", "how it went"), left=("began", "run", "state", "how it went")
     )
     left_out: list[str] = []
     for number, record in enumerate(records(directory, left_out)):
@@ -64,5 +62,4 @@ def _cells(record: Record) -> tuple[str, ...]:
         or_absent(seconds, duration),
         state,
         plain(sentence(record.snapshot, loops[0])) if loops else nothing,
-        also_held(record.path.parent),
     )

@@ -111,9 +111,3 @@ def kept(directory: Path) -> list[Path]:
 def traces(folder: Path) -> list[Path]:
     """The profiler traces that a run kept, the newest last: they lie in folders named by their time."""
     return sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
-
-
-def also_held(folder: Path) -> str:
-    """What a folder holds beside the record, such as `1 out-of-memory report, 2 traces`; empty if there is nothing."""
-    held = (("out-of-memory report", [*folder.glob(f"{REPORT}*")]), ("trace", traces(folder)))
-    return ", ".join(f"{len(found)} {what}{'s' * (len(found) > 1)}" for what, found in held if found)

@@ -210,21 +210,12 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 FIRST, LAST = "train-19700101T001640Z-1000r0", "train-19700101T001700Z-1020r0"
 
 
-def test_runs_are_listed_the_newest_first_with_what_their_folders_hold(
-    records: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (records / LAST / "out-of-memory-20260101T000000-abc").mkdir()
-    for rank in "01":
-        trace = records / LAST / "plugins" / "profile" / "2026" / f"rank_0000{rank}.xplane.pb"
-        trace.parent.mkdir(parents=True, exist_ok=True)
-        trace.touch()
+def test_runs_are_listed_the_newest_first(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs"]) == 0
     lines = capsys.readouterr().out.splitlines()
     begin = [line.split()[0] for line in lines if line.startswith("last")]
     assert begin == ["last", "last~1", "last~2"]
     assert "`train` has done" in lines[1]
-    assert lines[1].endswith(" 1 out-of-memory report,")
-    assert lines[2].endswith(" 2 traces")
     assert lines[-1] == f"{records}; 1 record there cannot be read"
 
 
