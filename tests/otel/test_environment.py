@@ -123,11 +123,6 @@ def test_requests_are_made_as_the_variables_say(
             "OTEL_EXPORTER_OTLP_TIMEOUT is no positive number of seconds; 10 is used",
         ),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "-1", "TIMEOUT is no positive number"),
-        (
-            "OTEL_EXPORTER_OTLP_COMPRESSION",
-            "zstd",
-            "COMPRESSION is none of none, gzip; none is used",
-        ),
     ],
 )
 def test_what_cannot_be_used_of_a_request_is_said_and_left_out(variable: str, value: str, says: str) -> None:

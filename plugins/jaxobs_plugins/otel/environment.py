@@ -24,11 +24,10 @@ PROTOCOL = "http/protobuf"
 PROFILES_SINCE = [1, 40]
 """First version of opentelemetry-proto with the form that is sent: earlier ones have no table of stacks."""
 
-COMPRESSIONS = ("none", "gzip")
-
 _HEEDED = {
     "OTEL_TRACES_SAMPLER": ("always_on", "parentbased_always_on", "always_off"),
     "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": ("cumulative",),
+    "OTEL_EXPORTER_OTLP_COMPRESSION": ("none", "gzip"),
 }
 """By variable of which some values alone are heeded, those values; the first is what is done."""
 
@@ -157,12 +156,7 @@ def sending(signal: SignalName, environment: Mapping[str, str], report: Callable
         return _option(signal, name, environment)[1]
 
     url = _for_signal(signal, *_option(signal, "ENDPOINT", environment))
-    compression = of("COMPRESSION").lower() or "none"
-    if compression not in COMPRESSIONS:
-        report(
-            f"the value of OTEL_EXPORTER_OTLP_COMPRESSION is none of {', '.join(COMPRESSIONS)}; none is used"
-        )
-        compression = "none"
+    compression = "gzip" if of("COMPRESSION").lower() == "gzip" else "none"
     headers = {"content-type": "application/x-protobuf", "user-agent": f"jaxobs/{version('jaxobs')}"}
     headers |= {} if compression == "none" else {"content-encoding": compression}
     headers |= _headers(of("HEADERS"), report)
