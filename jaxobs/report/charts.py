@@ -272,11 +272,9 @@ def part(text: str | None, component: str, about: str, place: Place, height: int
     return tag("svg", *shapes, x=x, width=width, height=height, **more)
 
 
-def shares_bar(parts: Mapping[str, float]) -> Element | None:
-    """A bar of `parts`, seconds by component, that fills the width; None where they add up to nothing."""
+def shares_bar(parts: Mapping[str, float]) -> Element:
+    """A bar of `parts`, seconds by component, not all of them 0, that fills the width."""
     whole = sum(parts.values())
-    if whole <= 0:
-        return None
     shares = {name: parts[name] / whole for name in _ordered(parts)}
     shapes: list[Element] = []
     start = 0.0
