@@ -149,6 +149,8 @@ def peaks_of(device: DeviceTrace, settings: Mapping[str, Any], jaxlib: str | Non
         value = device.capabilities.get(name)
         if not getattr(found, part) and isinstance(value, float) and 0 < value < float("inf"):
             peak = Peak(value * scale, "profiler", "the profiler, from the device")
-            # That of a TPU's matrix unit is in bfloat16.
-            found = dataclasses.replace(found, **{part: peak if part == "memory" else {"bfloat16": peak}})
+            if part == "memory":
+                found = dataclasses.replace(found, memory=peak)
+            else:  # of a TPU's matrix unit, in bfloat16
+                found = dataclasses.replace(found, matrix={"bfloat16": peak})
     return found
