@@ -91,8 +91,10 @@ def run(shape: Shape, folder: Path) -> str:
         time.sleep(4.0)
         jobs[0].send_signal(shape.ended_by)
     errors = [job.communicate(timeout=240)[1] for job in jobs]
-    for last in ("page.html", "killed.txt")[: 1 + (shape.ended_by == signal.SIGKILL)]:
-        wait_for(lambda last=last: files(folder, last) > before, f"{last}, as an agent ends after its job")
+    last = ["page.html", "killed.txt"][: 1 + (shape.ended_by == signal.SIGKILL)]
+    wait_for(
+        lambda: all(files(folder, each) > before for each in last), f"{last}, as an agent ends after its job"
+    )
     own = [re.search(r"(?ms)^jaxobs: .*?(?=\n *the run:|\n\n|\Z)", text) for text in errors]
     return "; ".join(found[0] for found in own if found) or "nothing"
 
