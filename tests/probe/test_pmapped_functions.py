@@ -61,7 +61,8 @@ def test_pmap_and_jit_of_one_function_are_programs_of_their_own(observed: Any) -
     jax.jit(both)(ones(3))
     jax.pmap(both)(ones(3))
     jax.pmap(both)(ones(4))
-    assert [event.recompilation for event in observed.of(Compilation)] == [None, None, "shape"]
+    again = "shape" if hasattr(jax, "smap") else "other"  # up to JAX 0.7 it is not seen what pmap compiles for
+    assert [event.recompilation for event in observed.of(Compilation)] == [None, None, again]
 
 
 def test_gradients_taken_outside_of_pmap_are_never_called_eager(observed: Any) -> None:

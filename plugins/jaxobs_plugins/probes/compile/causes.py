@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
 from jaxobs.jax_compat.compiling import Lowering, call_being_traced, lowering, plain_parameters
-from jaxobs.jax_compat.pmap import mapped_call
+from jaxobs.jax_compat.pmap import call_of_pmap, mapped_function
 from jaxobs.model import events as names
 from jaxobs.model.events import Attributes
 from jaxobs.plugin.frames import CallSite, call_site
@@ -97,7 +97,8 @@ CONTROL_FLOW = "control flow outside jit"
 NOT_SEEN = "what it was compiled for could not be seen, or it takes more arrays than are compared"
 NO_DIFFERENCE = (
     "nothing that is compared differs: its executable had been let go of (by `jax.clear_caches()`, say), or an option "
-    "of XLA's differs, or it is of another object with the same source under grad or vmap outside jit"
+    "of XLA's differs, or it is of another object with the same source under grad or vmap outside jit, or it is under "
+    "jax.pmap, of which only arrays are compared"
 )
 
 Key = TypeVar("Key")
@@ -136,7 +137,8 @@ class Causes:
         """By the address of JAX's jaxpr: for other shardings or devices it lowers one again without tracing again."""
         self._lock = threading.RLock()  # a finalizer that compiles may run within
         self._thread = UnderWay()
-        self._compiled: dict[str, None] = {}
+        self._unseen: dict[str, None] = {}
+        """Functions of which a compile was seen, but not what it was for."""
 
     def trace_began(self, function: str, frame: FrameType) -> None:
         """Note what `function` is traced for. `frame` is the listener's, below JAX's frames on the stack.
@@ -147,13 +149,15 @@ class Causes:
         thread.traced.pop(function, None)
         with Suppressed(Exception):
             # A future JAX may have other types, and types of the user's may misbehave: the cause then stays unknown.
-            mapped = mapped_call(frame)
-            call = mapped or call_being_traced(frame)
+            call, pmapped = call_being_traced(frame), call_of_pmap(frame)
             if call is None or len(call.avals) > ARRAYS_COMPARED:
                 return
-            # pmap and jit make different programs of the same function.
-            key = (function, *function_key(call.function), "pmap" if mapped else "jit")
-            signature = signature_of(call)
+            key = (function, *function_key(call.function))
+            if pmapped is None:
+                signature = signature_of(call)
+            else:  # what JAX jits is a function of its own, which takes all arrays one by one
+                key = (function, *function_key(mapped_function(pmapped)), "pmap")
+                signature = untraced_signature(call.names or ("",) * len(call.avals), call.avals)
             if (parameters := plain_parameters(call.function)) is not None:
                 # JAX makes a new function object for each such program, so its name and line serve as the key instead.
                 key = (CONTROL_FLOW, function)
@@ -221,9 +225,9 @@ class Causes:
         if noted is not None:
             explanation = self._history.compiled(noted)
         else:
-            explanation = UNEXPLAINED if function in self._compiled else None
-        with self._lock:
-            _keep(self._compiled, function, None, FUNCTIONS_KEPT)
+            explanation = UNEXPLAINED if function in self._unseen else None
+            with self._lock:
+                _keep(self._unseen, function, None, FUNCTIONS_KEPT)
         definition = "" if noted is None else definition_of(noted.key)
         if explanation is None:
             return Explained(None, where, definition)
