@@ -56,20 +56,10 @@ def is_tracer(value: Any) -> bool:
 TRACE_SETTINGS = (
     "jax_enable_x64", "jax_default_matmul_precision", "jax_default_device", "jax_numpy_dtype_promotion",
     "jax_numpy_rank_promotion", "jax_explicit_x64_dtypes", "jax_disable_jit", "jax_debug_key_reuse",
-    "jax_random_seed_offset", "jax_threefry_partitionable", "jax_threefry_gpu_kernel_lowering",
-    "jax_use_direct_linearize", "jax_softmax_custom_jvp", "jax_use_shardy_partitioner", "jax_optimization_level",
-    "jax_high_dynamic_range_gumbel", "jax_error_checking_behavior_nan", "jax_error_checking_behavior_divide",
-    "jax_error_checking_behavior_oob", "jax_enable_pgle", "jax_pgle_profiling_runs", "jax_xla_profile_version",
-    "jax_check_static_indices", "jax_allow_f16_reductions", "jax_no_execution", "jax_dynamic_shapes",
-    "eager_constant_folding", "check_vma", "jax_auto_pcast", "jax_custom_jvp3", "jax_custom_vjp3",
-    "jax_embedded_constants_max_bytes", "jax_memory_fitting_level", "jax_pallas_auto_assign_collective_ids",
-    "jax_pallas_auto_assign_collective_ids_limit", "jax_pallas_enable_debug_checks", "jax_pallas_use_mosaic_gpu",
-    "jax_ragged_dot_use_gpu_pallas_triton_lowering", "jax_raise_on_ppermute_sort_diff", "jax_remat3",
-    "jax_remat_barrier_no_cotangents", "jax_remove_size_one_mesh_axis_from_type", "jax_scan3",
-    "jax_use_emit_pipeline_primitive", "jax_use_hlo_logistic_lowering", "jax_use_simplified_jaxpr_constants",
-    "jax_accurate_erf_inv", "jax_no_collectives",
+    "jax_random_seed_offset", "jax_threefry_partitionable", "jax_softmax_custom_jvp", "jax_optimization_level",
 )  # fmt: skip
-"""Settings in the key of JAX's cache of traces: those with `include_in_jit_key` in its source up to 0.12.0.1."""
+"""Settings in the key of JAX's cache of traces that a program may change between two calls: those of JAX's public context
+managers and options. Thirty more choose ways within JAX, and are set once if ever."""
 
 TRACE_CONTEXTS = {"compute_on": "compute_on_context_manager", "xla_metadata": "xla_metadata_context_manager"}
 """Context managers that are in that key as well, by the attribute of JAX's `config.py` that holds their value."""
