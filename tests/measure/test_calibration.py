@@ -105,7 +105,7 @@ def test_a_product_in_which_no_type_can_be_seen_is_left_out() -> None:
     found = calibrate(0.1, [strange])
     assert found.matrix == ()
     assert [(entry.dtype, entry.runs_as) for entry in found.left_out] == [("float16", None)]
-    assert "not known" in found.left_out[0].reason
+    assert "unknown type" in found.left_out[0].reason
 
 
 def test_working_sets_of_a_processor_go_from_the_smallest_cache_to_beyond_the_largest() -> None:
