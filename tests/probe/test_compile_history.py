@@ -95,4 +95,4 @@ def test_the_names_of_very_many_functions_take_bounded_room() -> None:
     for number in range(3_000):  # such as are made anew for each shape, with the shape in the name
         assert causes.explained(f"step_{number}").cause is None
     assert causes.explained("step_2999").cause == "other"
-    assert len(causes._compiled) <= history.FUNCTIONS_KEPT
+    assert len(causes._unseen) <= history.FUNCTIONS_KEPT

@@ -61,7 +61,9 @@ def test_pmap_and_jit_of_one_function_are_programs_of_their_own(observed: Any) -
     jax.jit(both)(ones(3))
     jax.pmap(both)(ones(3))
     jax.pmap(both)(ones(4))
-    again = "shape" if hasattr(jax, "smap") else "other"  # up to JAX 0.7 it is not seen what pmap compiles for
+    again = (
+        "shape" if hasattr(jax, "smap") else "other"
+    )  # up to JAX 0.7 it is not seen what pmap compiles for
     assert [event.recompilation for event in observed.of(Compilation)] == [None, None, again]
 
 

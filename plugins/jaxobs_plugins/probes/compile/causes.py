@@ -97,8 +97,8 @@ CONTROL_FLOW = "control flow outside jit"
 NOT_SEEN = "what it was compiled for could not be seen, or it takes more arrays than are compared"
 NO_DIFFERENCE = (
     "nothing that is compared differs: its executable had been let go of (by `jax.clear_caches()`, say), or an option "
-    "of XLA's or a rare setting of JAX's differs, or it is of another object with the same source under grad or vmap outside jit, or it is under "
-    "jax.pmap, of which only arrays are compared"
+    "of XLA's or a rare setting of JAX's differs, or it is of another object with the same source under grad or vmap "
+    "outside jit, or it is under jax.pmap, of which only arrays are compared"
 )
 
 Key = TypeVar("Key")
