@@ -126,7 +126,7 @@ class Memory:
         groups = ("shape", "dtype", "sharding", "count", "bytes", "line")
         names = ("line", "count", "bytes")
         lines = [dict(zip(names, line, strict=True)) for line in event.lines] if event.lines else None
-        by_line = Figure(lines, event.lines_reason or (None if event.lines else "no array is alive"))
+        by_line = Figure(lines, None if event.lines else "no array is alive")
         by_shape = [dict(zip(groups, group, strict=True)) for group in event.groups]
         ago = max(0.0, seconds(now - event.time))
         return Figure(LiveArrays(event.arrays, event.bytes, ago, by_shape, by_line, event.lock_seconds))

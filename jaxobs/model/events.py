@@ -415,14 +415,13 @@ class LiveArraysCounted(NamedTuple):
 
     `groups`: the largest groups, as (shape, dtype, sharding, count, bytes, the line that made most of these bytes).
     `lines`: the lines that made the most bytes, as (line, count, bytes); an empty line stands for arrays whose line is
-    unknown. `lines_reason`: why there are no lines. `lock_seconds`: how long the listing held the interpreter lock.
+    unknown. `lock_seconds`: how long the listing held the interpreter lock.
     """
 
     arrays: int | None
     bytes: int | None
     groups: tuple[tuple[str, str, str, int, int, str], ...]
     lines: tuple[tuple[str, int, int], ...]
-    lines_reason: str
     lock_seconds: float
     reason: str
     time: Instant

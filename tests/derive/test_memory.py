@@ -42,7 +42,7 @@ def counted(groups: int = 1, **known: Any) -> LiveArraysCounted:
     )
     size = sum(group[4] for group in made)
     return LiveArraysCounted(
-        groups, size, made, (("train.py:3 in f", groups, size),), "", 0.001, "", at(2)
+        groups, size, made, (("train.py:3 in f", groups, size),), 0.001, "", at(2)
     )._replace(**known)
 
 
@@ -177,7 +177,7 @@ def test_live_arrays_are_told_and_the_rest_is_one_series() -> None:
 def test_a_census_is_kept_with_its_age_where_the_next_could_not_be_made() -> None:
     fold = applied(new_fold(), [backend(), counted(3)])
     then = counted(3).time
-    applied(fold, [LiveArraysCounted(None, None, (), (), "", 0.0, "too many", then + 60 * SECOND)])
+    applied(fold, [LiveArraysCounted(None, None, (), (), 0.0, "too many", then + 60 * SECOND)])
     told = fold.snapshot(then + 90 * SECOND).document["process"]["live_arrays"]
     assert (told["count"], told["seconds_ago"]) == (counted(3).arrays, 90.0)
 
@@ -185,7 +185,7 @@ def test_a_census_is_kept_with_its_age_where_the_next_could_not_be_made() -> Non
 def test_a_census_that_could_not_be_for_long_leaves_no_series() -> None:
     fold = applied(new_fold(), [backend(), counted(3)])
     late = counted(3).time + int(CENSUS_KEPT_SECONDS) * SECOND
-    applied(fold, [LiveArraysCounted(None, None, (), (), "", 0.0, "too many", late)])
+    applied(fold, [LiveArraysCounted(None, None, (), (), 0.0, "too many", late)])
     assert series(fold, "jaxobs_live_arrays") == series(fold, "jaxobs_live_arrays_bytes") == {}
     process = document(fold)["process"]
     assert (process["live_arrays"], process["live_arrays_reason"]) == (None, "too many")

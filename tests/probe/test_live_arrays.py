@@ -42,14 +42,14 @@ kept = [
     jax.device_put(jnp.ones((4, 4)), NamedSharding(mesh, P())),
     jax.device_put(jnp.ones((16,)), NamedSharding(own, P(axis))),
 ]
-census = Census(list_arrays(tracebacks=True))
+census = Census(list_arrays())
 for group in census.groups(20):
     print(group.shape, group.sharding, group.count, group.bytes, sep="|")
 """
 
 
-def census(*, tracebacks: bool = True) -> Census:
-    return Census(list_arrays(tracebacks=tracebacks))
+def census() -> Census:
+    return Census(list_arrays())
 
 
 def groups_of(shape: str) -> list[Group]:
@@ -87,14 +87,6 @@ def test_the_line_that_made_them_is_the_caller_s_and_not_jax_s() -> None:
     assert len(kept) == 3
 
 
-def test_without_tracebacks_no_line_is_told() -> None:
-    kept = first_line()
-    made = census(tracebacks=False)
-    assert made.lines(10) == []
-    assert {group.line for group in made.groups(1_000)} == {""}
-    del kept
-
-
 def test_sums_are_those_of_all_groups_and_of_all_lines() -> None:
     kept = [jnp.zeros((number, 3)) for number in range(1, 40)]
     made = census()
@@ -116,7 +108,7 @@ def test_a_census_under_way_keeps_no_array_alive() -> None:
 
     gc.disable()  # nothing but the last reference may be needed
     try:
-        made = Census(list_arrays(tracebacks=True), between)
+        made = Census(list_arrays(), between)
     finally:
         gc.enable()
     assert alive

@@ -64,9 +64,8 @@ def memory_limit() -> int | None:
     return min((limit for limit in limits if limit > 0), default=None)
 
 
-MAX_ARRAYS = 4_000
-MAX_WITH_LINES = 2_000
-"""Most arrays that are listed, and listed with the lines that made them: no step may be delayed by more than 2 ms.
+MAX_ARRAYS = 3_000
+"""Most arrays that are listed, with the lines that made them: no step may be delayed by more than 2 ms.
 
 Measured by timing `jax_compat.arrays.list_arrays` (AMD EPYC, JAX 0.6.2 and 0.10.2): it takes 110 ns for each of 3 000
 arrays and 280 to 390 ns for each of 10 000, which no longer fit the processor's cache; the traceback of each takes 60 to
@@ -107,21 +106,17 @@ class ArrayCensus:
         alive = arrays_alive()
         if alive is None or alive > MAX_ARRAYS:
             return not_counted(UNKNOWN_NUMBER if alive is None else TOO_MANY.format(alive))
-        return self._counted(tracebacks=alive <= MAX_WITH_LINES)
-
-    def _counted(self, *, tracebacks: bool) -> LiveArraysCounted:
         began = perf_counter_ns()
-        listing = list_arrays(tracebacks=tracebacks)
+        listing = list_arrays()
         held = (perf_counter_ns() - began) / NANOSECONDS
         census = Census(listing, partial(sleep, SLEEP_SECONDS))
         groups, lines = tuple(map(astuple, census.groups(GROUPS))), tuple(map(astuple, census.lines(LINES)))
-        lines_reason = "" if tracebacks else "so many arrays that reading the line of each takes too long"
-        return LiveArraysCounted(census.count, census.bytes, groups, lines, lines_reason, held, "", now())
+        return LiveArraysCounted(census.count, census.bytes, groups, lines, held, "", now())
 
 
 def not_counted(reason: str) -> LiveArraysCounted:
     """The event that says why there is no census."""
-    return LiveArraysCounted(None, None, (), (), "", 0.0, reason, now())
+    return LiveArraysCounted(None, None, (), (), 0.0, reason, now())
 
 
 FIRST_PAUSE_SECONDS = 2.0

@@ -46,16 +46,3 @@ def test_where_the_number_of_arrays_is_not_known_they_are_not_listed(
         probe.sample()
     (told,) = censuses(events)  # said once
     assert (told.arrays, told.reason) == (None, array_census.UNKNOWN_NUMBER)
-
-
-def test_a_middling_number_of_arrays_is_listed_without_their_lines(
-    probe: MemoryProbe, events: list[Event], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = first = jnp.ones(5)
-    monkeypatch.setattr(array_census, "arrays_alive", lambda: 4_000)
-    probe.sample()
-    (told,) = censuses(events)
-    assert told.arrays
-    assert told.lines == ()
-    assert "line" in told.lines_reason
-    del kept, first
