@@ -14,6 +14,8 @@ from jaxobs.probe.transport.backlog import EXECUTABLES_KEPT, RETAINED_BYTES, Pay
 
 MOST = 1000
 
+TOO_MANY = f"with it more than {MOST} bytes of modules and traces would have waited for the agent"
+
 
 def created(size: int) -> ExecutableCreated:
     return ExecutableCreated(1, "step", 0, bytes(size), "", (), 1)
@@ -38,14 +40,14 @@ def test_over_the_bound_an_event_goes_without_its_payload_and_says_why() -> None
     assert (first, third, fourth) == (created(600), created(300), Measured("x", (), 1.0, 0))
     assert isinstance(second, ProfileWindow)
     assert (second.xspace, second.outcome) == (None, "failed")
-    assert second.reason == "the agent was behind: 600 bytes of modules and traces waited for it already"
+    assert second.reason == TOO_MANY
     payloads.emit(created(1000))
     assert held(ring.drain()) == 1000  # what was taken out makes room
     payloads.emit(created(1001))
     (last,) = ring.drain()
     assert isinstance(last, ExecutableCreated)
     assert last.proto is None
-    assert last.proto_reason == "it has 1001 bytes: no more than 1000 may wait for the agent"
+    assert last.proto_reason == TOO_MANY
 
 
 def test_what_is_taken_out_and_not_yet_written_counts() -> None:

@@ -42,6 +42,9 @@ class Payloads:
         self._ring = ring
         self._unsent = unsent
         self._most = most
+        self._too_many = (
+            f"with it more than {most} bytes of modules and traces would have waited for the agent"
+        )
         self._at_most = 0
         """An upper bound of the bytes that wait: counted anew only where it would exceed the limit."""
         self._lock = threading.RLock()
@@ -60,15 +63,10 @@ class Payloads:
             if self._at_most + size <= self._most:
                 self._at_most += size
             elif isinstance(event, ProfileWindow):
-                event = event._replace(xspace=None, outcome="failed", reason=self._why_not(size))
+                event = event._replace(xspace=None, outcome="failed", reason=self._too_many)
             elif isinstance(event, ExecutableCreated):
-                event = _without_module(event, self._why_not(size))
+                event = _without_module(event, self._too_many)
             self._ring.emit(event)
-
-    def _why_not(self, size: int) -> str:
-        if size > self._most:
-            return f"it has {size} bytes: no more than {self._most} may wait for the agent"
-        return f"the agent was behind: {self._at_most} bytes of modules and traces waited for it already"
 
     def waiting_bytes(self) -> int:
         """The bytes that wait now, counted over every event in the ring."""
