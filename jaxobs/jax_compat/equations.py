@@ -64,18 +64,10 @@ def described(array: Any) -> str:
     finite = jnp.isfinite(array)
     count = int(finite.sum())
     if count and not jnp.iscomplexobj(array):
-        least, most = map(digits, _range(array, finite))
+        kept = jnp.where(finite, array, jnp.nan)
+        least, most = digits(float(jnp.nanmin(kept))), digits(float(jnp.nanmax(kept)))
         text += f" {least}" if least == most else f" from {least} to {most}"
     return text + (f", {array.size - count} of {array.size} not finite" if count < array.size else "")
-
-
-def _range(array: Any, finite: Any) -> tuple[float, float]:
-    """The least and the greatest finite value. The others stay in their places, as of an array sharded in its type."""
-    if finite.all():
-        return float(array.min()), float(array.max())
-    ends = jnp.finfo(array.dtype)  # type: ignore[no-untyped-call]
-    least, most = jnp.where(finite, array, ends.max).min(), jnp.where(finite, array, ends.min).max()
-    return float(least), float(most)
 
 
 def not_finite(array: Any) -> str:
