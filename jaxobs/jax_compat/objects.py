@@ -49,8 +49,6 @@ ONE_DEVICE = "SingleDeviceSharding"
 USUAL_MEMORY = (None, "device", "unpinned_host")
 """`unpinned_host` is what older versions call the memory of a CPU device."""
 
-NUMBERS_SHOWN = 8
-
 
 def device_text(device: Any) -> str:
     """Platform and number, such as `cpu:0`."""
@@ -75,8 +73,7 @@ def mesh_text(mesh: Any) -> str:
     if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
         which = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
     else:
-        which = ",".join(map(str, numbers[:NUMBERS_SHOWN]))
-        which += f"… #{hash(tuple(numbers)) & 0xFFFF:04x}" if len(numbers) > NUMBERS_SHOWN else ""
+        which = ",".join(map(str, numbers))
     return clipped(f"({text}) on {devices[0].platform}:{which}")
 
 
