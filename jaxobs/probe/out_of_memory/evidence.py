@@ -212,7 +212,7 @@ def blame(function: str | None, executables: Any, requested: int | None) -> str:
 
 
 def _live_arrays(deadline: float) -> dict[str, Any]:
-    listing = list_arrays(tracebacks=True, without_failed=True)
+    listing = list_arrays(without_failed=True)
 
     def give_up_late() -> None:
         if monotonic() > deadline:
