@@ -168,7 +168,6 @@ class Worker:
         self._was_quick = False
         self._deadline: float | None = None
         self._closing = threading.Event()
-        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"jaxobs-otel-{signal.name}", daemon=True)
 
     def start(self) -> None:
@@ -176,8 +175,6 @@ class Worker:
 
     def offer(self, batch: Batch) -> None:
         self._count_dropped(self.signal.offer(batch), "more came than may wait")
-        if self.signal.is_full():
-            self._wake.set()
 
     def news(self) -> tuple[int, str]:
         """The items dropped since the last call, and why a request last failed since then (empty: none did)."""
@@ -204,7 +201,6 @@ class Worker:
         """Send what waits, and end by `deadline` (monotonic seconds). Returns at once; `join` waits."""
         self._deadline = deadline
         self._closing.set()
-        self._wake.set()
 
     def join(self) -> None:
         """Wait until the deadline at most; items that are undelivered by then count as dropped."""
@@ -219,9 +215,7 @@ class Worker:
     def _run(self) -> None:
         with suppress_instrumentation():  # our requests are no part of the application's traces
             more = True
-            while more and not self._closing.is_set():
-                self._wake.wait(self.signal.interval)
-                self._wake.clear()
+            while more and not self._closing.wait(self.signal.interval):
                 more = self._drain()
             if more:
                 self._drain()

@@ -147,10 +147,6 @@ class Signal(ABC):
         told = self.response.FromString(answer).partial_success
         return getattr(told, f"rejected_{self.item_name.replace(' ', '_')}"), told.error_message
 
-    def is_full(self) -> bool:
-        """Whether enough items wait to send them before the interval is over."""
-        return len(self._items) >= self._batch_size
-
     def take(self) -> tuple[Any, ...]:
         """Remove and return what the next request carries; empty if nothing waits."""
         with self._lock:
