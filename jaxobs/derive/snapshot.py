@@ -229,7 +229,10 @@ def end_run_time(rooms: Rooms, now: int) -> Figure[float]:
 def _update_run_time(rooms: Rooms, now: int) -> None:
     running = rooms.under_way.at(now)
     began, undecided = running.start if running else None, rooms.loops.inferred.undecided_since
-    rooms.run_time.update(now, rooms.loops.by_name, rooms.compile_times.in_progress_since(), began, undecided)
+    rooms.run_time.update(
+        now, rooms.loops.by_name, rooms.compile_times.in_progress_since(), began, undecided,
+        stands_still=rooms.hangs.now is not None,
+    )  # fmt: skip
 
 
 def _process(rooms: Rooms, compilation: CompilationView, now: int) -> ProcessView:

@@ -92,24 +92,11 @@ class Steps:
         return list(map(sub, self.ends, self.starts))
 
     @cached_property
-    def bodies(self) -> list[int]:
-        """How long each step took, from the end of its wait for input to its end, in nanoseconds."""
-        return list(map(sub, self.lengths, self.waits))
-
-    @cached_property
     def turns(self) -> list[int]:
         """How long each step took with the gap before it and without what is nested in it, in nanoseconds."""
         if self.nested:
             return [self.gaps[0] + self.lengths[0] - self.nested]
         return list(map(add, self.gaps, self.lengths)) if any(self.gaps) else self.lengths
-
-    @property
-    def own(self) -> list[int]:
-        """How long each step took without waits, compiles, checkpoints and what is nested in it, in nanoseconds."""
-        if len(self) > 1:
-            return self.bodies
-        compiling = max(0, self.compiling - self.gaps[0])
-        return [max(0, self.lengths[0] - self.nested - compiling - self.checkpoint - self.input_wait)]
 
     @property
     def input_wait(self) -> int:
@@ -178,7 +165,7 @@ class Steps:
         starts, ends = self.starts[1:], self.ends[:-1]
         if any(self.gaps):
             starts = list(map(sub, starts, self.gaps[1:]))
-        return min(self.bodies) >= 0 and (starts == ends or all(map(ge, starts, ends)))
+        return min(map(sub, self.lengths, self.waits)) >= 0 and (starts == ends or all(map(ge, starts, ends)))
 
     def are_interrupted(self) -> bool:
         """Whether the host was outside the loop between steps for more than MAX_ELSEWHERE of their whole time."""

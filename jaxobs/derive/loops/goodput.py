@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from itertools import dropwhile
 from typing import NamedTuple
 
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.loops.pace import FACTOR
+from jaxobs.derive.loops.stretches import IN_FLIGHT
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import NANOSECONDS, seconds
@@ -48,7 +47,7 @@ TURNED_AWAY = (
 
 AGENT_LOST = "of the time since {} after the start: the agent was lost, and with it what it had counted"
 
-OF_LOOPS = ("compile", "productive", "input", "checkpoint", "stalled")
+OF_LOOPS = ("compile", "productive", "input", "checkpoint")
 """Categories whose seconds come from loops."""
 
 NOT_PRODUCTIVE = ("compile", "input", "checkpoint")
@@ -62,11 +61,10 @@ def seconds_by_category(loops: Iterable[Loop]) -> dict[str, float]:
     known = dict.fromkeys(OF_LOOPS, 0.0)
     for loop in loops:
         parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}
-        known["productive"] += max(0.0, loop.wall - sum(parts.values()) - loop.stalls.seconds)
+        known["productive"] += max(0.0, loop.wall - sum(parts.values()))
         known["compile"] += parts["compile"]
         known["input"] += parts["input"]
         known["checkpoint"] += 0.0 if loop.inferred else parts["checkpoint"]
-        known["stalled"] += loop.stalls.seconds
     return known
 
 
@@ -152,8 +150,8 @@ class RunTime:
     `initialisation` before the first step or the first executable of the user's own, whichever is earlier, and `other`
     after it. So no category ever falls, and together they are the process's age at that moment.
 
-    `stalled` is what long steps took beyond their usual time (`Stalls`). Where an iteration stands still, its step may
-    never end, so time is `stalled` as it passes: whatever that step reports of it at its end comes too late.
+    Where a loop stands still, its step may never end, so time is `stalled` as it passes: whatever that step reports of it
+    at its end comes too late.
 
     Where earlier counts were lost with an agent, only the time since then is charged: from `counts_begin` seconds after
     `began` on. Nothing says that the job still initialises then, so unexplained time is `other`.
@@ -265,18 +263,21 @@ class RunTime:
         compiling_since: int | None,
         running_since: int | None = None,
         undecided_since: int | None = None,
+        *,
+        stands_still: bool = False,
     ) -> None:
         """Charge what is known by now: no later than the job's last report, as later events are still on their way.
 
         `running_since`: start of a long device run that is still under way. The step that it is part of ends later, and
         the seconds that the step then reports as productive are charged already. `undecided_since`: start of the first
         call that may yet turn out to be a loop's; such calls hold the charging back for `MAX_GAP` at most.
+        `stands_still`: a loop hangs.
         """
         observed_at, now = now, self._reported_until(now)
         under_way = [(phase.phase, at) for at, phase in self._open_phases.items() if phase.inside is None]
         under_way += [("compile", compiling_since)] if compiling_since is not None else []
         held = [since for _, since in under_way if self._holds(since, now)]
-        if not held and not self.is_in_phase(now) and self._stands_still(now, loops):
+        if stands_still:
             until, rest, running_since = now, "stalled", None
         else:
             if undecided_since is not None and running_since is None:
@@ -352,21 +353,15 @@ class RunTime:
                 held.append(self._last_end)  # a long step was alive until then; what follows may be a stall
         return min([now, *held])
 
-    def _stands_still(self, now: int, loops: Mapping[str, Loop]) -> bool:
-        """Whether nothing has ended in the job for longer than a step of any of its iterations may take."""
-        limits = [loops[name].stalls.limit for name, running in self._running.items() if running.iterated]
-        return seconds(now - self._last_end) > max(filter(None, limits), default=math.inf)
-
 
 def _patience(running: _Running, loop: Loop) -> float:
     """Nanoseconds for which the end of a loop's last step holds the charging back.
 
-    The end of an iteration is reported, so it is waited for as long as one of its steps may take. Another loop never
-    says that it is over: it is waited for as long as some of its steps usually take. Of a first step nothing is usual.
+    The end of an iteration is reported, so it is waited for as long as one of its steps may take, in which the host waits
+    for all that is in flight. Another loop never says that it is over: it is waited for as long as some of its steps take
+    on average. Of a first step nothing is known.
     """
     if not loop.steps:
         return MAX_COMPILE
-    if running.iterated and loop.stalls.limit is not None:
-        return loop.stalls.limit * NANOSECONDS
-    steps = FACTOR if running.iterated else STEPS_WAITED_FOR
-    return max(MAX_GAP, steps * loop.stalls.usual * NANOSECONDS)
+    steps = IN_FLIGHT if running.iterated else STEPS_WAITED_FOR
+    return max(MAX_GAP, steps * loop.usual_turn * NANOSECONDS)

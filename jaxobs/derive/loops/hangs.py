@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from jaxobs.derive.loops.host_lines import place_of
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.loops.pace import FACTOR
-from jaxobs.derive.loops.stretches import UNSEEN_IN_A_ROW
+from jaxobs.derive.loops.stretches import IN_FLIGHT, UNSEEN_IN_A_ROW
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import seconds
@@ -295,7 +294,7 @@ class Hangs:
         if loop is None or where.excused:
             return False
         # A host that waits for many steps at once looks idle where none of their completions is seen.
-        usual = FACTOR * loop.stalls.usual if self._unseen >= UNSEEN_IN_A_ROW else 0.0
+        usual = IN_FLIGHT * loop.usual_turn if self._unseen >= UNSEEN_IN_A_ROW else 0.0
         is_first = self._enters or (where.under_way is not None and where.is_first_run)
         limit = max(FIRST_SECONDS if is_first else MIN_SECONDS, PAUSES * self._longest, usual)
         return loop.steps >= MIN_STEPS and seconds(now - self._last - self._suspended) > limit

@@ -17,7 +17,7 @@ from jaxobs.derive.loops import bottleneck
 from jaxobs.derive.loops.bottleneck import Charged, Known, charged
 from jaxobs.derive.loops.found import LOOPS, InferredLoops
 from jaxobs.derive.loops.host_lines import HostLine, HostLines, by_activity
-from jaxobs.derive.loops.pace import MIN_STALL_SECONDS, STEPS_KEPT, Pace, Stalls
+from jaxobs.derive.loops.pace import Pace
 from jaxobs.derive.loops.recorded import RecordedValue
 from jaxobs.derive.loops.stretches import LATE, WINDOW, Kind, Stretch, Stretches, summed
 from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
@@ -98,7 +98,6 @@ class Loop:
         self.recorded: dict[str, RecordedValue] = {}
         self.stretches = Stretches(self._observe)
         self._profiles.loop_begins(name, self.stretches.log)
-        self.stalls = Stalls()
         self.pace = Pace()
         self.host = HostLines()
         self.thread = 0
@@ -143,14 +142,12 @@ class Loop:
             steps = self._with_compiles(steps)
         if not single:
             require(not steps.are_interrupted(), "steps that lie apart")
-            require(seconds(max(steps.bodies)) <= MIN_STALL_SECONDS, "a step among many that may be long")
             for column in AMOUNTS.values():
                 steps.total(column)
         if steps.begin < (told := self.last_end or 0):  # of several threads at a time: a wait counts once
             require(single, "steps beside others")
             waited = max(steps.compiling_in_wait, told - steps.starts[0])
             steps = replace(steps, compiling_in_wait=min(steps.waits[0], waited))
-        self.stalls.add(each_in_seconds(steps.own[-STEPS_KEPT:]))
         self.steps += len(steps)
         self.failed += steps.failed
         self.last_end, self._left = max(steps.end, told), None
@@ -160,6 +157,12 @@ class Loop:
         self._executables.ran_in_loop(steps.runs)
         self.host_times.observe_all(each_in_seconds(steps.turns))
         return steps, self.stretches.steps_ended(steps)
+
+    @property
+    def usual_turn(self) -> float:
+        """Seconds of the host's turn on average; 0 before the first."""
+        turns = self.host_times.value()
+        return turns.sum / max(1, turns.count)
 
     def _with_compiles(self, steps: Steps) -> Steps:
         """A single step with the compiles in it, which no step around it gets then."""
