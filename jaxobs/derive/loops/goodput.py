@@ -159,8 +159,6 @@ class RunTime:
 
     def __init__(self, began: int, counts_begin: float | None = None) -> None:
         self._counts_begin = counts_begin
-        self._last_end = began
-        """When a step, loop, phase or compile of the job last ended, or a loop began."""
         self._spent = RunSeconds(began + round((counts_begin or 0.0) * NANOSECONDS))
         self._first_step: int | None = None
         self._first_executable: int | None = None
@@ -213,7 +211,6 @@ class RunTime:
         follows = steps.starts[-1] == earlier
         end = steps.end if before is None else max(steps.end, before.end)
         self._running[loop] = _Running(end, follows and not found, found)
-        self._last_end = max(self._last_end, steps.end)
 
     def job_ended(self) -> None:
         """No more events will come: nothing that is under way holds the charging back any longer."""
@@ -224,11 +221,9 @@ class RunTime:
         """Note that the first step of a pass is under way: it holds the charging back as every later one does."""
         self._first_step = min(event.time, self._first_step or event.time)
         self._running[event.loop] = _Running(event.time, iterated=True, found=False)
-        self._last_end = max(self._last_end, event.time)
 
     def loop_ended(self, event: LoopEnded) -> None:
         self._running.pop(event.loop, None)
-        self._last_end = max(self._last_end, event.time)
 
     def phase_started(self, event: PhaseStarted) -> None:
         self._open_phases[event.time] = event
@@ -241,7 +236,6 @@ class RunTime:
             own = seconds(max(0, event.end - event.start - event.nested))
             self.phase_seconds[event.phase] = self.phase_seconds.get(event.phase, 0.0) + own
         self._open_phases.pop(event.start, None)
-        self._last_end = max(self._last_end, event.end)
         if event.inside is None:
             self._spent.add(event.phase, event.start, event.end)
 
@@ -250,7 +244,6 @@ class RunTime:
         self._open_phases.clear()
 
     def compile_ended(self, event: CompilePhaseEnded) -> None:
-        self._last_end = max(self._last_end, event.end)
         if event.outermost:
             self._spent.add("compile", event.start, event.end)
             if self._first_executable is None and event.function != EAGER:
@@ -341,7 +334,7 @@ class RunTime:
         return not is_beside_steps and not self._is_over and now - since <= MAX_COMPILE
 
     def _known_until(self, now: int, loops: Mapping[str, Loop], held: list[int]) -> int:
-        """The earliest of `now`, these starts of what is under way, and the last end in each running loop or the job."""
+        """The earliest of `now`, these starts of what is under way, and the last end in each running loop."""
         pending = (loop.stretches.pending_since for loop in loops.values())
         held = [*held, *(since for since in pending if since is not None)]
         for name, running in self._running.items():
@@ -349,8 +342,6 @@ class RunTime:
             phases = (at for at, phase in self._open_phases.items() if phase.inside == name)
             if now - running.end <= patience or any(now - at <= MAX_COMPILE for at in phases):
                 held.append(running.end)
-            elif running.iterated and now - self._last_end <= patience:
-                held.append(self._last_end)  # a long step was alive until then; what follows may be a stall
         return min([now, *held])
 
 
