@@ -173,7 +173,7 @@ class _Modules:
         def find(host: str, program_id: int | None) -> ModuleCost | str:
             proto = trace.module(host, program_id)
             if proto is None:
-                return "its module is in no trace so far"
+                return "its module is in no trace so far, or several there have its name"
             return self.cost(proto, trace.buffers(host, program_id))
 
         return find

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jaxobs.model.intervals import Span
 from jaxobs.trace.attribution import Interval
-from jaxobs.trace.modules import ForeignPrograms, ModuleIndex, program_of, text_of
+from jaxobs.trace.modules import ModuleIndex, program_of, text_of
 from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of, payload
 from jaxobs.trace.timeline import MAX_DURATION, Run, Timeline
 
@@ -29,13 +29,12 @@ _Entry = tuple[Any, ...]
 class HostPlane:
     """Reads `/host:CPU`; afterwards `devices()`, `calls` and `copies` hold what was found."""
 
-    def __init__(self, metadata: PlaneMetadata, host: str, modules: ModuleIndex, notes: list[str]) -> None:
+    def __init__(self, metadata: PlaneMetadata, host: str, modules: ModuleIndex) -> None:
         self.copies: dict[bytes, str] = {}
         """Names of host calls that copy, by their correlation id as encoded."""
         self.calls: list[tuple[int, int, int, str]] = []
         """Calls of jitted functions: line, start and negated end in picoseconds, function."""
         self._metadata, self._host, self._modules = metadata, host, modules
-        self._foreign = ForeignPrograms(modules, notes)
         self._stats = EventStats(metadata, _DISTINCT_STATS)
         self._telling = {key for key, known in metadata.events.items() if not known.name.startswith(_NEVER)}
         self._entries: dict[tuple[int | None, ...], _Entry] = {}
@@ -52,7 +51,6 @@ class HostPlane:
     def devices(self) -> list[Timeline]:
         """The devices whose operations were found, with each operation's time until it ended on whichever thread."""
         for device, endings in self._devices.values():
-            device.put_right(self._foreign)
             containers = {at for at, one in enumerate(device.operations) if one.kind == "control"}
             device.intervals = endings.applied(device.intervals, device.users(), containers, self._ended)
             add_runs(device, endings, self._modules)
@@ -113,7 +111,7 @@ class HostPlane:
         # Launches of kernels on the host have an hlo_op too, and no device_ordinal.
         if operation and isinstance(ordinal, int):
             module = text_of(values, "hlo_module")
-            program = self._foreign.program_id(program_of(values), module)
+            program = self._modules.program(program_of(values), module)
             device, endings = self._device(ordinal)
             index = device.operation(name, program, instruction=operation, module=module)
             add_ending: Callable[[tuple[bytes | None, bytes, int]], None] = endings.flows.append

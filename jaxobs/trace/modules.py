@@ -192,6 +192,19 @@ class ModuleIndex:
         """The instruction that was compiled to a kernel, whose name on ROCm has the suffix of its descriptor."""
         return self.module(program_id).kernels.get(kernel.removesuffix(".kd"))
 
+    def program(self, recorded: int | None, module: str | None) -> int | None:
+        """The id of a CPU's program by that which its operations carry and its module's name; else one of no module.
+
+        XLA's CPU compiler writes the id into the compiled code. An executable from JAX's persistent cache therefore
+        carries the id that it had in the process that compiled it (seen from 0.8.2 to 0.12.0.1), which may be that of
+        another module here. Its own module is listed under its id in this process; where several have the name, which
+        one ran must not be guessed.
+        """
+        if recorded is None or module is None or self.name(recorded) == module:
+            return recorded
+        named = [program for program in self.serialized if self.name(program) == module]
+        return named[0] if len(named) == 1 else -1 - recorded
+
     def entry(self, program_id: int | None) -> frozenset[str] | None:
         """Instructions of the entry computation that each run is seen to execute; None if the module is unknown."""
         known = self.module(program_id).instructions
@@ -293,64 +306,3 @@ def _wrapped(instruction: Any, computations: dict[int, Any]) -> str:
                 opcode = decoded(inner.opcode)
                 return _wrapped(inner, computations) if opcode == "call" else opcode
     return "async"
-
-
-# Finds the module of a CPU's operations whose program id comes from another process.
-#
-# XLA's CPU compiler writes the program id into the compiled code. An executable that was read from JAX's
-# persistent cache therefore records operations with the id that it had in the process that compiled it (seen
-# from 0.8.2 to 0.12.0.1), while the trace lists its module under its id in this process, where the recorded
-# id may belong to another module. The names of the module and of its instructions are the same in both. Where
-# they fit several modules, the operations are assigned to none: which one ran must not be guessed.
-
-
-_AMBIGUOUS: Final = (
-    "{module} was read from a compilation cache, and several modules of that name have its instructions: "
-    "what its operations cost is unknown"
-)
-
-
-class ForeignPrograms:
-    """Programs whose operations carry the id of another process; each has a negative id until its module is found."""
-
-    def __init__(self, modules: ModuleIndex, notes: list[str]) -> None:
-        self._modules = modules
-        self._notes = notes
-        self._placeholders: dict[tuple[int, str], int] = {}
-        """By the id and the module's name that operations carry."""
-
-    def program_id(self, recorded: int | None, module: str | None) -> int | None:
-        """The recorded id if its module has this name, or if either is unknown; otherwise a placeholder."""
-        if recorded is None or module is None or self._modules.name(recorded) == module:
-            return recorded
-        return self._placeholders.setdefault((recorded, module), -1 - len(self._placeholders))
-
-    def ids(self, programs: Mapping[int | None, Set[str]]) -> dict[int, int]:
-        """The program ids that replace placeholders; `programs` has the instructions that were seen of each program.
-
-        A program whose module is not found keeps the recorded id, if no other program has it.
-        """
-        free = {one: self._modules.module(one) for one in self._modules.serialized if one not in programs}
-        fitting = {
-            (recorded, name): [
-                program
-                for program, module in free.items()
-                if module.name == name and programs[placeholder] <= module.instructions.keys()
-            ]
-            for (recorded, name), placeholder in self._placeholders.items()
-            if placeholder in programs
-        }
-        found: dict[int, int] = {}
-        for key, modules in fitting.items():
-            recorded, name = key
-            rivals = [other for other in fitting if other != key and set(fitting[other]) & set(modules)]
-            if len(modules) == 1 and not rivals:
-                found[self._placeholders[key]] = modules[0]
-                continue
-            note = _AMBIGUOUS.format(module=name)
-            if modules and note not in self._notes:  # once, however many devices ran it
-                self._notes.append(note)
-            alone = [other for other, _ in fitting].count(recorded) == 1
-            if alone and recorded not in self._modules.serialized:
-                found[self._placeholders[key]] = recorded
-        return found

@@ -153,7 +153,7 @@ def _read_planes(
     hosts = []
     for plane in planes:
         if plane.name == _HOST:
-            hosts.append(HostPlane(PlaneMetadata(plane), name, index, notes))
+            hosts.append(HostPlane(PlaneMetadata(plane), name, index))
             hosts[-1].read(plane)
     timelines = [device for host in hosts for device in host.devices()]
     copies = {correlation: call for host in hosts for correlation, call in host.copies.items()}

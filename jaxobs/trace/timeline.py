@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 from jaxobs.model.intervals import Span
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime
 from jaxobs.trace.attribution import PICOSECONDS, Attribution, Interval, attribute, gap_seconds, stretch_time
-from jaxobs.trace.modules import ForeignPrograms, ModuleIndex, kind_of_opcode, may_repeat, opcode_in_name
+from jaxobs.trace.modules import ModuleIndex, kind_of_opcode, may_repeat, opcode_in_name
 from jaxobs.trace.planes import Value
 
 MAX_DURATION: Final = 24 * 3600 * 10**12
@@ -130,25 +130,6 @@ class Timeline:
             )
             index = self._indices[key] = len(self.operations) - 1
         return index
-
-    def put_right(self, foreign: ForeignPrograms) -> None:
-        """Give operations the program ids of their modules; to be called once, when all of a CPU's are read."""
-        programs: dict[int | None, set[str]] = {}
-        for operation in self.operations:
-            programs.setdefault(operation.program_id, set()).add(operation.instruction or "")
-        ids = foreign.ids(programs)
-        for operation in self.operations:
-            if operation.program_id in ids:
-                operation.program_id = ids[operation.program_id]
-                found = self._modules.instruction(operation.program_id, operation.instruction or "")
-                if found is not None:
-                    operation.category, operation.kind = found.opcode, found.kind
-                    operation.in_entry = found.in_entry
-        self.runs = {ids.get(program or 0, program): runs for program, runs in self.runs.items()}
-        self._indices = {
-            (name, ids.get(program or 0, program), kernel): index
-            for (name, program, kernel), index in self._indices.items()
-        }
 
     def users(self) -> list[frozenset[int]]:
         """For each operation, those that begin only after it: users of its result, and its own next execution."""

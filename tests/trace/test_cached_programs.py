@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.trace import read_trace
-from jaxobs.trace.modules import ForeignPrograms, ModuleIndex
+from jaxobs.trace.modules import ModuleIndex
 
 PROGRAM = """
 import sys
@@ -90,45 +90,17 @@ def modules() -> dict[int, bytes]:
 
 
 def test_an_id_that_is_anothers_here_is_not_taken_for_it(modules: dict[int, bytes]) -> None:
-    notes: list[str] = []
-    foreign = ForeignPrograms(ModuleIndex({1: modules[1], 3: modules[3]}, notes), notes)
-    placeholder = foreign.program_id(3, "jit_step")
-    assert placeholder is not None
-    assert placeholder < 0
-    assert foreign.ids({placeholder: set()}) == {placeholder: 1}
-    assert notes == []
+    assert ModuleIndex({1: modules[1], 3: modules[3]}, []).program(3, "jit_step") == 1
 
 
-def test_of_several_modules_that_fit_none_is_taken_and_that_is_said(modules: dict[int, bytes]) -> None:
-    notes: list[str] = []
-    foreign = ForeignPrograms(ModuleIndex(modules, notes), notes)
-    placeholder = foreign.program_id(7, "jit_step")
-    assert foreign.ids({placeholder: set()}) == {placeholder: 7}
-    (note,) = notes
-    assert note.startswith("jit_step was read from a compilation cache, and several modules of that name")
-
-
-def test_a_module_whose_operations_carry_its_own_id_is_not_taken_for_another(
-    modules: dict[int, bytes],
-) -> None:
-    notes: list[str] = []
-    foreign = ForeignPrograms(ModuleIndex(modules, notes), notes)
-    assert foreign.program_id(1, "jit_step") == 1
-    placeholder = foreign.program_id(7, "jit_step")
-    assert foreign.ids({1: set(), placeholder: set()}) == {placeholder: 2}
+def test_of_several_modules_of_the_name_none_is_taken(modules: dict[int, bytes]) -> None:
+    index = ModuleIndex(modules, [])
+    assert index.program(1, "jit_step") == 1, "it carries its own id"
+    unknown = index.program(7, "jit_step")
+    assert unknown not in {*modules, 7}
+    assert index.module(unknown).name == ""
 
 
 def test_two_programs_of_one_recorded_id_stay_apart(modules: dict[int, bytes]) -> None:
-    notes: list[str] = []
-    foreign = ForeignPrograms(ModuleIndex({1: modules[1], 3: modules[3]}, notes), notes)
-    first, second = foreign.program_id(7, "jit_step"), foreign.program_id(7, "jit_other")
-    assert first != second
-    assert foreign.ids({first: set(), second: set()}) == {first: 1, second: 3}
-
-
-def test_one_that_lacks_an_instruction_that_ran_does_not_fit(modules: dict[int, bytes]) -> None:
-    notes: list[str] = []
-    foreign = ForeignPrograms(ModuleIndex(modules, notes), notes)
-    placeholder = foreign.program_id(7, "jit_step")
-    assert foreign.ids({placeholder: {"no_such_fusion"}}) == {placeholder: 7}
-    assert notes == []
+    index = ModuleIndex({1: modules[1], 3: modules[3]}, [])
+    assert [index.program(7, name) for name in ("jit_step", "jit_other")] == [1, 3]
