@@ -289,7 +289,7 @@ def test_where_runs_differ_by_far_nothing_is_said_of_an_idle_device() -> None:
     """One run in ten takes eighteen times as long, as a branch of `lax.cond` does: the device is busy throughout."""
     fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "", at(0))])
     fold.bind_peaks("example", PEAKS)
-    fold.analysed(1, module())
+    fold.analysed(1, module(exact=False, inexact_reasons=("a branch",)))
     fold.apply(waits())
     end = 1.0
     for number in range(100):
@@ -300,7 +300,7 @@ def test_where_runs_differ_by_far_nothing_is_said_of_an_idle_device() -> None:
     fold.apply(main_thread(1.0, end, processor=end - 1.0))
     loop = fold.snapshot(at(end + 0.1)).to_dict()["loops"]["train"]
     assert loop["device_idle"] is None
-    assert loop["device_idle_reason"].startswith("the runs of f take too different times")
+    assert loop["device_idle_reason"].startswith("no run of f was timed")
     assert loop["components"]["host"] == 0
 
 

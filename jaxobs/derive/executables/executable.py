@@ -42,9 +42,9 @@ outweigh a disturbed one, few enough to follow a device that is throttled, or a 
 minutes. The second averages over forty, as few windows may hold none of the longer runs: (1 + w) / (1 - w)."""
 
 UNEVEN = 2.0
-"""Runs are uneven where the mean of the samples is more than this many times their median, or, for executables whose
-runs may differ, the longest sample more than this many times the shortest. Where a tenth of the runs took eighteen
-times as long as the others, the device seemed idle for half of the time in which it was busy throughout."""
+"""Of an executable whose runs may differ they do where the longest sample is more than this many times the shortest.
+Where a tenth of the runs took eighteen times as long as the others, the device seemed idle for half of the time in which
+it was busy throughout."""
 
 CUT_RUN = 0.5
 """Share of a run's operations that lie in the window where its edge cuts the run, on average: runs are cut as often at
@@ -205,15 +205,6 @@ class Executable:
             return max((run.error / run.seconds for run in self.clean_runs if run.is_known), default=0.0)
         apart = ordered[3 * count // 4] - ordered[count // 4]
         return 0.93 * apart / math.sqrt(count) / statistics.median(ordered)
-
-    @property
-    def hidden_seconds(self) -> float:
-        """Seconds by which the samples' mean exceeds their median where runs are uneven, as with `lax.cond`; else 0."""
-        samples = self.samples
-        if len(samples) < ENOUGH_SAMPLES or self.windows.seconds_per_run is not None:
-            return 0.0
-        mean, middle = statistics.fmean(samples), statistics.median(samples)
-        return mean - middle if mean > UNEVEN * middle else 0.0
 
     @property
     def may_differ(self) -> bool:

@@ -196,9 +196,6 @@ def _add_runs(
         room = busy.room[run] = min(piece.within[run] / 1e9, executable.most_seconds_per_run * calls)
         busy.bounded[f"no run of {executable.function} was timed"] += room
         return
-    if hidden := executable.hidden_seconds * calls:
-        why = f"the runs of {executable.function} take too different times for some of them to tell of all"
-        busy.bounded[why] += hidden
     spent = busy.spent[run] = per_run * calls
     busy.doubtful += executable.doubt * spent
     parts = known.profile.parts if known.profile and executable.fingerprint else {}
