@@ -277,10 +277,6 @@ class Executables:
     def get(self, run: int) -> Executable | None:
         return self._by_number.get(run)
 
-    def of_fingerprint(self, fingerprint: str) -> Executable | None:
-        """The newest executable with this content."""
-        return self._by_fingerprint.get(fingerprint)
-
     def seconds_per_run(self, executable: Executable) -> float | None:
         """Device seconds of one run; where it was never timed, those of one of the same function and sizes."""
         timed = executable.seconds_per_run

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS
 from jaxobs.derive.loops.stretches import Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.model.cost import Cost
@@ -18,8 +17,6 @@ MENTIONED = 0.05
 """Share of device time in uncounted programs above which MFU is called a lower bound: samples are off by as much."""
 
 BESIDE = "a lower bound: the work of calls on other threads is not counted"
-
-SAMPLED = "how often what is not watched runs in a step is known from profiler windows"
 
 
 @dataclass(slots=True)
@@ -106,21 +103,17 @@ class LoopWork:
         executables = self._executables
         if executables.peaks is None:
             return Utilization(None, None, "no backend has been found yet")
-        sampled = None
         reason = _why_unknown(rated, did, executables, unwatched, any_watched=watched)
         if reason is not None:
-            sampled = _sampled_cost(rated, executables, profile)
-            if sampled is None:
-                return Utilization(None, None, reason)
+            return Utilization(None, None, reason)
         devices = executables.local_devices
         own = None if self.model_flops is None else self.model_flops * rated.steps / devices
-        work = did.cost if sampled is None else sampled
-        used = model_flops_utilization(work, rated.wall, executables.peaks, own)
+        used = model_flops_utilization(did.cost, rated.wall, executables.peaks, own)
         if used.mfu is None:
             return used
         beside = executables.most_seconds(rated.beside) > MENTIONED * rated.wall
-        reason = BESIDE if beside else _why_more(rated, executables, profile, sampled=sampled is not None)
-        return used._replace(reason=reason or used.reason or (SAMPLED if sampled is not None else None))
+        reason = BESIDE if beside else _why_more(rated, executables, profile)
+        return used._replace(reason=reason or used.reason)
 
 
 def _why_unknown(
@@ -136,13 +129,11 @@ def _why_unknown(
     return None
 
 
-def _why_more(
-    rated: Stretch, executables: Executables, profile: LoopProfile | None, *, sampled: bool
-) -> str | None:
+def _why_more(rated: Stretch, executables: Executables, profile: LoopProfile | None) -> str | None:
     """Why there is more work than was counted, as of programs outside jit; None where windows saw little of it."""
     if profile is None or profile.busy_seconds <= 0:
         return None
-    ran = map(executables.of_fingerprint, profile.parts) if sampled else map(executables.get, rated.runs)
+    ran = map(executables.get, rated.runs)
     counted = {executable.fingerprint for executable in ran if executable is not None}
     computed = sum(
         sum(part.seconds.values()) - part.seconds["transfer"] - part.seconds["communication"]
@@ -156,21 +147,3 @@ def _why_more(
         f"a lower bound: for {rough_percent(share)} of the time that the device works it runs programs whose work is not "
         "counted, as those outside jit are, and any whose module is too large for a profiler window"
     )
-
-
-def _sampled_cost(rated: Stretch, executables: Executables, profile: LoopProfile | None) -> Cost | None:
-    """The work of these steps if they ran what traced steps ran; None where not every executable's work is known."""
-    if profile is None or profile.whole_steps < ENOUGH_STEPS:
-        return None
-    cost = Cost()
-    for fingerprint, part in profile.parts.items():
-        executable = executables.of_fingerprint(fingerprint)
-        if fingerprint and (executable is None or executable.work is None):
-            return None
-        if executable is None or executable.work is None or not executable.work.matrix_flops:
-            continue
-        if not part.calls:  # its calls were not recorded, or it takes turns with others of its function
-            return None
-        calls = part.calls / profile.whole_steps * rated.steps
-        cost += executable.work.scaled(calls * executables.part_of_devices(executable))
-    return cost
