@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Set
 from operator import itemgetter
 from typing import Any, Final
 
@@ -52,7 +53,7 @@ class HostPlane:
         """The devices whose operations were found, with each operation's time until it ended on whichever thread."""
         for device, endings in self._devices.values():
             containers = {at for at, one in enumerate(device.operations) if one.kind == "control"}
-            device.intervals = endings.applied(device.intervals, device.users(), containers, self._ended)
+            device.intervals = endings.applied(device.intervals, containers, self._ended)
             add_runs(device, endings, self._modules)
         if self._strange and self._devices:
             next(iter(self._devices.values()))[0].wrong_times += self._strange
@@ -138,8 +139,7 @@ class HostPlane:
 #
 # - its second event,
 # - the next operation of its run that the same thread begins in the same task of the thread pool (a loop,
-#   conditional or call is left out here: such operations may be its body's),
-# - the next execution of an instruction that uses its result, or of its own.
+#   conditional or call is left out here: such operations may be its body's).
 
 
 class Endings:
@@ -148,22 +148,20 @@ class Endings:
     def __init__(self) -> None:
         self.flows: list[tuple[bytes | None, bytes, int]] = []
         """Flow id, run and line of each operation."""
-        self._begun: dict[tuple[int | None, bytes], list[tuple[int, int]]] = {}
 
     def applied(
-        self,
-        intervals: list[Interval],
-        users: Sequence[frozenset[int]],
-        containers: Set[int],
-        ended: Mapping[bytes, tuple[int, int, int]],
+        self, intervals: list[Interval], containers: Set[int], ended: Mapping[bytes, tuple[int, int, int]]
     ) -> list[Interval]:
         """The intervals, extended to the ends of their operations.
 
-        `users` are the operations that wait for each operation, `containers` those that run others; `ended` gives
-        time, line and start of the task of each flow's second event.
+        `containers` are the operations that run others; `ended` gives time, line and start of the task of each flow's
+        second event.
         """
-        longer = list(intervals)
-        self._begun.clear()
+        longer, begun = list(intervals), defaultdict[tuple[int, bytes], list[int]](list)
+        for (_, run, line), (start, _, _) in sorted(
+            zip(self.flows, intervals, strict=True), key=itemgetter(1)
+        ):
+            begun[line, run].append(start)
         for at, (flow, run, _) in enumerate(self.flows):
             known = ended.get(flow) if flow is not None else None
             if known is None:
@@ -171,11 +169,10 @@ class Endings:
             start, end, operation = intervals[at]
             moment, line, task_start = known
             if end < moment <= start + MAX_DURATION:
-                if not self._begun:
-                    self._sort(intervals)
                 if operation not in containers:
-                    moment = self._next(line, run, max(end, task_start), moment, None)
-                moment = self._next(None, run, end, moment, users[operation])
+                    starts = begun.get((line, run), [])
+                    place = bisect_left(starts, max(end, task_start))
+                    moment = min([moment, *starts[place : place + 1]])
                 longer[at] = (start, moment, operation)
         return longer
 
@@ -191,26 +188,6 @@ class Endings:
                 seen.add(operation)
                 found[run] = (min(first, start), max(last, end)), seen
         return found
-
-    def _sort(self, intervals: list[Interval]) -> None:
-        """Sort starts and operations, by line and run, and by run alone."""
-        for (_, run, line), (start, _, operation) in zip(self.flows, intervals, strict=True):
-            for key in ((line, run), (None, run)):
-                self._begun.setdefault(key, []).append((start, operation))
-        self._begun = {key: sorted(starts) for key, starts in self._begun.items()}
-
-    def _next(
-        self, line: int | None, run: bytes, after: int, until: int, wanted: frozenset[int] | None
-    ) -> int:
-        """When the run's next wanted operation began, on this line or any (None); `until` if none did before."""
-        begun = self._begun.get((line, run), [])
-        for place in range(bisect_left(begun, (after, -1)), len(begun)):
-            start, operation = begun[place]
-            if start >= until:
-                break
-            if wanted is None or operation in wanted:
-                return start
-        return until
 
 
 # Finds the runs of a CPU device's programs, and which of them a trace holds as a whole.

@@ -92,8 +92,7 @@ def may_repeat(category: str, kernels: Sequence[str]) -> bool:
 
 _PROGRAM_IN_NAME: Final = re.compile(r"\((\d+)\)\Z")
 _PRODUCTS: Final = frozenset(["dot", "convolution", "custom-call", "ragged-dot", "scaled-dot"])
-_RUN_NOTHING: Final = frozenset([b"bitcast", b"get-tuple-element", b"tuple"])
-_WITHOUT_KERNEL: Final = _RUN_NOTHING | {b"constant", b"parameter"}
+_WITHOUT_KERNEL: Final = frozenset([b"bitcast", b"constant", b"get-tuple-element", b"parameter", b"tuple"])
 _ALWAYS_RECORDED: Final = frozenset(
     ["call", "conditional", "convolution", "custom-call", "dot", "fusion", "reduce", "sort", "while"]
 )
@@ -109,8 +108,6 @@ class Instruction:
     kind: Kind
     in_entry: bool
     """Whether it belongs to the entry computation, so that one run of the module executes it once."""
-    users: Set[str]
-    """Instructions that use its result, directly or through others that run nothing, so that they begin after it."""
 
 
 def read_modules(
@@ -235,7 +232,6 @@ def _module(serialized: bytes) -> Module:
     fused: set[int] = set()
     for computation in message.computations:
         in_entry = computation.id == message.entry_computation_id
-        users = _users(computation)
         wrapped: dict[int, str] = {}
         for instruction in computation.instructions:
             opcode = decoded(instruction.opcode)
@@ -249,7 +245,7 @@ def _module(serialized: bytes) -> Module:
             if opcode == "fusion" and not communicating.isdisjoint(instruction.called_computation_ids):
                 kind = "collective"
             name = decoded(instruction.name)
-            found[name] = Instruction(opcode, kind, in_entry, users.get(instruction.id, set()))
+            found[name] = Instruction(opcode, kind, in_entry)
     return Module(decoded(message.name), found, *_kernels(message, fused))
 
 
@@ -283,18 +279,6 @@ def _communicates(computation: Any) -> bool:
     """Whether a fused computation is a collective and what is done to its data, and does no product beside it."""
     opcodes = {decoded(instruction.opcode) for instruction in computation.instructions}
     return any(kind_of_opcode(opcode) == "collective" for opcode in opcodes) and opcodes.isdisjoint(_PRODUCTS)
-
-
-def _users(computation: Any) -> dict[int, set[str]]:
-    """The users of each instruction's id. Users follow their operands, so one walk from the end finds them all."""
-    found: dict[int, set[str]] = {}
-    for instruction in reversed(computation.instructions):
-        passed_on = {decoded(instruction.name)}
-        if instruction.opcode in _RUN_NOTHING:
-            passed_on |= found.get(instruction.id, set())
-        for operand in instruction.operand_ids:
-            found.setdefault(operand, set()).update(passed_on)
-    return found
 
 
 def _wrapped(instruction: Any, computations: dict[int, Any]) -> str:

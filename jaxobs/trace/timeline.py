@@ -131,15 +131,6 @@ class Timeline:
             index = self._indices[key] = len(self.operations) - 1
         return index
 
-    def users(self) -> list[frozenset[int]]:
-        """For each operation, those that begin only after it: users of its result, and its own next execution."""
-        found = []
-        for index, operation in enumerate(self.operations):
-            known = self._modules.instruction(operation.program_id, operation.instruction or "")
-            keys = ((name, operation.program_id, "") for name in (known.users if known else ()))
-            found.append(frozenset({index, *(self._indices[key] for key in keys if key in self._indices)}))
-        return found
-
     def finish(self, stretches: Mapping[str, Sequence[tuple[float, float]]]) -> DeviceTrace:
         """The figures of everything read so far; `stretches` in seconds, by a name."""
         kinds: list[Kind] = [operation.kind for operation in self.operations]

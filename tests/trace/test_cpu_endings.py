@@ -1,8 +1,5 @@
 """When an operation of a CPU device ended, whichever thread said so."""
 
-import pytest
-
-from jaxobs.proto.messages import HloMessage, ModuleMessage
 from jaxobs.trace import read_trace
 from tests.trace.written import WrittenPlane, space
 
@@ -27,23 +24,11 @@ def task(moment):
     return ("ThreadpoolListener::StartRegion", moment, 0, {"_c": 99})
 
 
-def chain():
-    """The module of `b(get-tuple-element(a))`."""
-    module = ModuleMessage(name=b"jit_f", entry_computation_id=1)
-    entry = module.computations.add(id=1, root_id=3)
-    entry.instructions.add(name=b"a", opcode=b"custom-call", id=1)
-    entry.instructions.add(name=b"part", opcode=b"get-tuple-element", id=2, operand_ids=[1])
-    entry.instructions.add(name=b"b", opcode=b"add", id=3, operand_ids=[2])
-    plane = WrittenPlane("/host:metadata")
-    plane.kind("jit_f(3)", **{"Hlo Proto": HloMessage(module=module.SerializeToString()).SerializeToString()})
-    return plane
-
-
-def times(*lines, metadata=(), of="self_seconds"):
+def times(*lines, of="self_seconds"):
     plane = WrittenPlane("/host:CPU")
     for number, events in enumerate(lines):
         plane.line(f"thread/{number}", sorted(events, key=lambda event: event[1]))
-    (device,) = read_trace(space(*metadata, plane)).devices
+    (device,) = read_trace(space(plane)).devices
     return {time.name: round(getattr(time, of) * 1e6, 3) for time in device.operations}
 
 
@@ -68,21 +53,6 @@ def test_an_earlier_task_of_the_thread_says_nothing():
 def test_another_run_or_device_says_nothing():
     finishing = [task(8), operation("b", 12, 5, 6, run=2), ending("a", 63, 5)]
     assert times([operation("a", 0, 2, 5)], finishing) == {"a": 63, "b": 5}
-
-
-@pytest.mark.parametrize(("metadata", "expected"), [((chain(),), 15), ((), 40)])
-def test_what_uses_the_result_begins_after_it(metadata, expected):
-    """The thread that finished it lost its processor before it could say so."""
-    lines = [operation("a", 0, 2, 5)], [operation("b", 15, 5, 6)], [task(1), ending("a", 40, 5)]
-    assert times(*lines, metadata=metadata) == {"a": expected, "b": 5}
-
-
-def test_its_own_next_execution_begins_after_it():
-    lines = (
-        [operation("a", 0, 2, 5), operation("a", 20, 4, 7)],
-        [task(1), ending("a", 50, 5), ending("a", 24, 7)],
-    )
-    assert times(*lines) == {"a": 24}
 
 
 def test_a_loop_lasts_while_its_body_runs():
