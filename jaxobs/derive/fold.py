@@ -184,7 +184,6 @@ class Fold(Rooms):
             events.SpanEnded: (self.spans.plugin_ended,),
             events.StepEnded: (lambda event: self._steps_ended(Steps.of(event)),),
             events.StepCompleted: (self._step_completed, self.under_way.ended),
-            events.StepUnseen: (self._step_unseen, self.hangs.step_unseen),
             events.TurnsAsked: (self._turns_asked,),
             events.LoopDeclared: (lambda event: self.loops.named(event.loop).declared(event),),
             events.LoopEntered: (
@@ -230,13 +229,6 @@ class Fold(Rooms):
     def _function_called(self, event: events.FunctionCalled) -> None:
         self.executables.ran(event)
         self.loops.called(event.thread, {event.run: event.calls}, event.time)
-
-    def _step_unseen(self, event: events.StepUnseen) -> None:
-        name = event.loop
-        if name == events.UNMARKED:
-            name, _ = self.loops.inferred.steps_of_calls.get(event.step, (events.UNMARKED, 0))
-        if name != events.UNMARKED:
-            self.loops.named(name).stretches.unseen()
 
     def _turns_asked(self, event: events.TurnsAsked) -> None:
         if name := event.loop or self.loops.inferred.loop_of(event.run):

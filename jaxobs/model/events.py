@@ -143,17 +143,6 @@ class StepCompleted(NamedTuple):
     uncertainty: Duration
 
 
-class StepUnseen(NamedTuple):
-    """No output of a call in step `step` of `loop` can be polled, so the end of its work on the device is unknown.
-
-    Emitted at most once a second. `loop` as in `StepCompleted`.
-    """
-
-    loop: str
-    step: int
-    time: Instant
-
-
 class TurnsAsked(NamedTuple):
     """At the end of `asked` turns of a loop since the last such event an output was asked for: `ready` were finished.
 
@@ -477,7 +466,7 @@ class ProfileWindow(NamedTuple):
 
 # fmt: off
 Event = (
-    Measured | SpanEnded | StepEnded | StepCompleted | StepUnseen | TurnsAsked | LoopDeclared | LoopEntered
+    Measured | SpanEnded | StepEnded | StepCompleted | TurnsAsked | LoopDeclared | LoopEntered
     | LoopEnded | PhaseStarted | PhaseEnded | Recorded | FunctionWatched | FunctionCalled | ExecutableRan
     | RunUnderWay | CompilePhaseStarted | CompilePhaseEnded | Compilation | ExecutableCreated
     | BackendFound | MemorySampled | LiveArraysCounted | MainThreadSampled | StacksTaken | ProfileWindow

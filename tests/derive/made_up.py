@@ -47,7 +47,6 @@ from jaxobs.model.events import (
     StacksTaken,
     StepCompleted,
     StepEnded,
-    StepUnseen,
     TurnsAsked,
 )
 from jaxobs.model.metrics import Catalogue, Family, HistogramValue, Metric
@@ -287,7 +286,6 @@ lines = st.tuples(names, st.integers(0, 9), st.integers(0, 10**9))
 MADE_UP: dict[type[Event], st.SearchStrategy[Event]] = {
     StepEnded: steps_ended(),
     StepCompleted: st.builds(StepCompleted, names, st.integers(0, 50), instants, durations),
-    StepUnseen: st.builds(StepUnseen, names, st.integers(0, 50), instants),
     TurnsAsked: st.builds(TurnsAsked, names, st.integers(0, 9), st.integers(0, 9), instants),
     LoopDeclared: st.builds(LoopDeclared, names, odd_numbers, instants),
     LoopEntered: st.builds(LoopEntered, names, instants),

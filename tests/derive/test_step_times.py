@@ -19,7 +19,6 @@ from jaxobs.model.events import (
     FunctionWatched,
     LoopEnded,
     StepCompleted,
-    StepUnseen,
 )
 from tests.derive.made_up import (
     MILLISECOND,
@@ -140,7 +139,7 @@ def test_without_completions_step_time_needs_a_second_of_host_turns() -> None:
     assert loop["step_seconds_source"] == "host"
 
 
-def ahead(fold: Fold, steps: int, device: float, unseen: float, *, wait_every: int = 10**9) -> float:
+def ahead(fold: Fold, steps: int, device: float, *, wait_every: int = 10**9) -> float:
     """The host runs 32 steps ahead of a device that takes so long, and waits for it at times; when it has ended."""
     now = done = 0.0
     behind: list[float] = []
@@ -154,9 +153,6 @@ def ahead(fold: Fold, steps: int, device: float, unseen: float, *, wait_every: i
         if number % wait_every == wait_every - 1:
             now = done
         fold.apply(step(number, begun, now, runs=(1,)))
-        if begun < unseen <= now:
-            for _ in range(2):
-                fold.apply(StepUnseen("train", number, at(now)))
     return now
 
 
@@ -167,7 +163,8 @@ def test_where_no_output_can_be_asked_for_the_hosts_turns_tell_over_ten_times_wh
     """The first 32 steps, which fill the device's queue, take the host nothing."""
     for steps in (100, 300, 420):
         fold = new_fold()
-        end = ahead(fold, steps, device, unseen=0.001)
+        end = ahead(fold, steps, device)
+        fold.end(at(end), by_itself=True)
         loop = fold.snapshot(at(end)).to_dict()["loops"]["train"]
         assert "320 steps without a break" in loop["steps_per_second_reason"]
         if steps < 320:
@@ -185,7 +182,6 @@ def test_epochs_no_longer_than_the_devices_queue_tell_no_step_time_where_no_outp
     fold, now = new_fold(), 0.0
     for number in range(600):
         fold.apply(step(number, now, now + 1e-3, runs=(1,)))
-        fold.apply(StepUnseen("train", number, at(now)))
         now += 1e-3
         if number % 30 == 29:
             fold.apply(LoopEnded("train", at(now), 0))
@@ -204,7 +200,6 @@ def test_a_rate_of_before_the_completions_stopped_is_none_of_now() -> None:
         fold.apply(step(number, now, now + 0.0125, runs=(1,)))
         now += 0.0125
         if number % 80 == 0:
-            fold.apply(StepUnseen("train", number, at(now)))
             rate = fold.snapshot(at(now)).to_dict()["loops"]["train"]["steps_per_second"]
     assert now > 20
     assert rate == pytest.approx(80, rel=0.1)
@@ -242,10 +237,9 @@ def test_where_completions_stop_the_hosts_turns_are_counted_after_ten_seconds_an
 
 
 def test_a_completion_of_another_call_is_better_than_the_hosts_turns() -> None:
-    fold = applied(new_fold(), [completed(0, 0.2), StepUnseen("train", 3, at(0.4))])
+    fold = applied(new_fold(), [completed(0, 0.2)])
     applied(fold, [step(i, i * 0.1, (i + 1) * 0.1, runs=(1, 2)) for i in range(60)])
     fold.apply(completed(50, 10.2))
-    applied(fold, [StepUnseen("train", 55, at(5.6))])
     loop = fold.snapshot(at(6)).to_dict()["loops"]["train"]
     assert (loop["step_seconds"], loop["step_seconds_source"]) == (pytest.approx(0.2), "completions")
 

@@ -270,8 +270,6 @@ def test_a_few_steps_whose_end_was_seen_do_not_stand_for_many_others() -> None:
         stretches.steps_ended(steps)
         if number == 2:
             stretches.completed(done(0, 0.12))
-        elif number > 2:
-            stretches.unseen()
         told(stretches, 0.1 * number)
     assert stretches.whole().steps == 200
     assert stretches.rated() == Stretch(Kind.UNSEEN)

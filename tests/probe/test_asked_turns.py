@@ -37,7 +37,7 @@ def test_of_a_loop_that_was_soon_told_twice_turns_are_asked_as_soon_as_their_pac
 ) -> None:
     turns, asked = polled.side.loops.state("train"), []
     turns.give_up()  # no turn is asked because there are no completions yet
-    polled.side.loops.turn_ended = lambda step, end: asked.append(step.number)
+    polled.side.loops.turn_ended = lambda step: asked.append(step.number)
     for _ in Steps(polled.side.loops, range(60), "train", None, None):
         time.sleep(0.012)
     assert turns.every in {1, 5}

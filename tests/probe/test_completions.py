@@ -312,7 +312,7 @@ def test_two_threads_that_look_at_the_same_outputs_do_not_trip_over_each_other()
         deadline = time.monotonic() + 0.5
         while time.monotonic() < deadline:
             completions.called(way, array, Output(turns, 1, 1, 1, 2), step, (), {})
-            completions.turn_ended(step, 3)
+            completions.turn_ended(step)
     finally:
         running = False
         thread.join()

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.model.events import ExecutableRan, StepCompleted, StepUnseen
+from jaxobs.model.events import ExecutableRan, StepCompleted
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.signatures import LOST_IN_A_ROW, LOST_OTHERWISE, SMALL, OutputLeaf
 
@@ -50,23 +50,6 @@ def test_an_output_that_is_donated_is_asked_where_the_host_waits_for_it(polled: 
             if 0.7 <= found[-1] <= 1.4:
                 return
     pytest.fail(f"spacing as a share of the step's own clock: {found}")
-
-
-def test_that_no_output_can_be_asked_is_told_soon(polled: Any) -> None:
-    """Of a hundred arrays each is donated, while the host runs ahead."""
-    jitted, state = donating(400, leaves=100)
-    step = polled.side.watching.watch(jitted)
-    state = step(state)
-    deadline = time.monotonic() + 30.0  # a loaded machine runs ahead late
-    told: list[Any] = []
-    while not told and time.monotonic() < deadline:
-        for _ in Steps(polled.side.loops, range(10), "train", None, None):
-            state = step(state)
-        jax.block_until_ready(state)
-        time.sleep(0.05)
-        told = [event for event in polled.of(StepUnseen) if event.loop]
-    assert told
-    assert told[0].loop == "train"
 
 
 def test_a_loss_beside_donated_state_is_found_at_once(polled: Any) -> None:

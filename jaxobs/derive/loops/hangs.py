@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from jaxobs.derive.loops.host_lines import place_of
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.loops.stretches import IN_FLIGHT, UNSEEN_IN_A_ROW
+from jaxobs.derive.loops.stretches import IN_FLIGHT
 from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import seconds
@@ -36,7 +36,6 @@ from jaxobs.model.events import (
     StacksTaken,
     StepCompleted,
     StepEnded,
-    StepUnseen,
 )
 from jaxobs.model.figure import figure
 from jaxobs.vocabulary.activities import ACTIVITIES, UNKNOWN, WAITING
@@ -186,8 +185,6 @@ class Hangs:
         """How many there were, by loop."""
         self._call_lines: deque[str] = deque(maxlen=CALLS_KEPT)
         """Lines of the user's program from which functions were compiled."""
-        self._unseen = 0
-        """How often it was told, of any call, that its completion cannot be seen, since one was seen."""
         self._enters = False
         """Whether the first step of a pass is under way."""
         self._last = self._last_at_look = 0
@@ -213,13 +210,7 @@ class Hangs:
         """The job gets on."""
         time = sign.end if isinstance(sign, StepEnded | CompilePhaseEnded | PhaseEnded) else sign.time
         self.got_on(time, pause=time - self._last if isinstance(sign, PAUSES_END) else 0)
-        if isinstance(sign, StepCompleted):
-            self._unseen = 0
         self._enters = isinstance(sign, LoopEntered) or (self._enters and not isinstance(sign, StepEnded))
-
-    def step_unseen(self, _: StepUnseen) -> None:
-        """No completion can be seen now."""
-        self._unseen += 1
 
     def steps_ended(self, steps: Steps) -> None:
         """Steps have ended, or calls of watched functions."""
@@ -294,7 +285,9 @@ class Hangs:
         if loop is None or where.excused:
             return False
         # A host that waits for many steps at once looks idle where none of their completions is seen.
-        usual = IN_FLIGHT * loop.usual_turn if self._unseen >= UNSEEN_IN_A_ROW else 0.0
+        in_flight = self._in_flight(loop)
+        is_unseen = loop.stretches.watched and (in_flight is None or in_flight > IN_FLIGHT)
+        usual = IN_FLIGHT * loop.usual_turn if is_unseen else 0.0
         is_first = self._enters or (where.under_way is not None and where.is_first_run)
         limit = max(FIRST_SECONDS if is_first else MIN_SECONDS, PAUSES * self._longest, usual)
         return loop.steps >= MIN_STEPS and seconds(now - self._last - self._suspended) > limit

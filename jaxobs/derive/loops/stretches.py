@@ -43,9 +43,6 @@ MAX_COMPILING = 0.1
 COMPLETIONS_MISSING = 10 * NANOSECONDS
 """Nanoseconds of steps without a completion, or three stretches if that is longer, after which none is waited for."""
 
-UNSEEN_IN_A_ROW = 2
-"""Reports, a second apart, that no completion can be seen after which none is waited for."""
-
 ASKED, IN_TURN, ENOUGH = 5, 5, 3
 """Newest reports of turns that were asked, and newest completions, by which it is judged whether the host waits for the
 device in each step: the outputs asked for were finished, or, where too few were asked for, most completions came in their
@@ -211,8 +208,6 @@ class Stretches:
         """The newest step with which the device was seen to be done."""
         self._in_turn: deque[bool] = deque(maxlen=IN_TURN)
         self._asked: deque[TurnsAsked] = deque(maxlen=ASKED)
-        self._unseen = 0
-        """How often it was told, since the newest completion, that none can be seen."""
         self._patience = COMPLETIONS_MISSING
         self._ended: list[Stretch] = []
         self._kept: deque[Stretch] = deque()
@@ -250,7 +245,7 @@ class Stretches:
             self._close_by_turns(Kind.UNWATCHED)
         elif self.host_waits:
             self._close_by_turns(Kind.TURNS)
-        elif self._unseen >= UNSEEN_IN_A_ROW or self._is_late(steps.begin):
+        elif self._is_late(steps.begin):
             self._close_by_turns(Kind.UNSEEN)
         return completed
 
@@ -262,15 +257,10 @@ class Stretches:
 
     def completed(self, event: StepCompleted) -> None:
         """The device is done with a step; this waits until the host's turns up to that step are known."""
-        self._unseen = 0
         if self.log.of(event.step) is not None:
             self._complete(event)
         else:
             self._waiting.append(event)
-
-    def unseen(self) -> None:
-        """No output of a step can be asked for."""
-        self._unseen += 1
 
     def asked(self, event: TurnsAsked) -> None:
         require(0 <= event.ready <= event.asked, "more turns with a finished output than were asked")

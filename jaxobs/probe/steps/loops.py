@@ -42,9 +42,6 @@ COMPLETIONS = 2
 PASSES_APART = NANOSECONDS // 4
 """Nanoseconds between two passes through a loop for which it is to be seen when the last turn is done."""
 
-SEEN_OF_LATE = 2 * NANOSECONDS
-"""Nanoseconds for which a completion counts as recent: a second without one is usual."""
-
 LAST_TURNS = 3
 """Turns around the one that was the last of the pass before which are asked, as this pass may be a little shorter."""
 
@@ -123,10 +120,6 @@ class AskedTurns:
         """Note that a completion was told."""
         self.completions += 1
         self.told_at = time
-
-    def seen_of_late(self, at: int) -> bool:
-        """Whether a completion was told within SEEN_OF_LATE before `at`."""
-        return self.told_at > 0 and at - self.told_at < SEEN_OF_LATE
 
     def give_up(self) -> None:
         """Note that no completion is to be expected."""
@@ -343,7 +336,7 @@ class Loops:
         self.annotation: Any = None
         self.failed: Callable[[BaseException | None, str | None], None] = lambda error, function: None
         """Called with an error on its way through, and the watched function that raised it, if any; must not raise."""
-        self.turn_ended: Callable[[Step, int], None] = lambda step, end: None
+        self.turn_ended: Callable[[Step], None] = lambda step: None
         """Called at the end of a step that was to leave an output."""
         self.left: Callable[[], None] = lambda: None
         """Called when the host leaves a loop whose end is to be seen."""
@@ -392,7 +385,7 @@ class Loops:
     ) -> None:
         """Emit the step, count it, and clear what `step` has nested or failed. `amounts`: its examples and tokens."""
         if step.asks or step.output is not None:
-            self.turn_ended(step, end)
+            self.turn_ended(step)
         number = state.steps
         examples, tokens = amounts
         duration = end - start - step.nested - step.checkpoint

@@ -17,7 +17,7 @@ from typing import Any
 
 from jaxobs.jax_compat.arrays import is_ready
 from jaxobs.model.clock import NANOSECONDS, now, seconds
-from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted, StepUnseen
+from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.plugin.threads import Call, Flag
 from jaxobs.probe.steps.loops import PAIRED, AskedTurns, Step, UnmarkedCalls
@@ -184,7 +184,6 @@ class Completions:
         self._calls = self._rounds = 0
         self._outputs: defaultdict[int, Outputs] = defaultdict(Outputs)
         """By thread."""
-        self._unseen_told = 0
 
     def called(
         self, way: OutputLeaf, result: Any, output: Output, turn: Turn, args: Any, kwargs: Any
@@ -206,11 +205,8 @@ class Completions:
                 outputs.add(output, way.size)
                 self._calls += 1
                 self._arrive(output)
-            else:
-                if way.exhausted:
-                    output.turns.give_up()
-                if type(turn) is UnmarkedCalls and not turn.seen_of_late(output.not_ready):
-                    self._tell_unseen(turn, output.number, output.not_ready)
+            elif way.exhausted:
+                output.turns.give_up()
             if self.stopped.is_set():  # meanwhile, on another thread
                 self.let_go()
         except Exception as error:  # outputs may be anything, or deleted; never into the user's call
@@ -260,17 +256,14 @@ class Completions:
                 raise
             outputs.remove(output)
             output.way.lost()
-            self._tell_unseen(output.turns, output.number, now())
             return None
 
-    def turn_ended(self, turn: Turn, end: int) -> None:
+    def turn_ended(self, turn: Turn) -> None:
         """Ask the output of a turn, at the turn's end, whether the device is done with it."""
         if type(turn) is UnmarkedCalls and turn.followed != threading.get_ident():
             return
         output, turn.output = turn.output, None
         if output is None or output.gone:
-            if type(turn) is Step and turn.run and not turn.state.seen_of_late(end):
-                self._tell_unseen(turn.state, turn.number, end)
             return
         turns, outputs = output.turns, self._outputs[threading.get_ident()]
         if type(turn) is Step:
@@ -416,9 +409,3 @@ class Completions:
         alone = max(others, default=0) < output.begun[0] - BESIDE
         if output.clean and alone and not cold and duration > 0:
             self._emit(ExecutableRan(output.run, seconds(duration), seconds(error), output.ready))
-
-    def _tell_unseen(self, turns: AskedTurns, number: int, at: int) -> None:
-        """Report, once a second at most, that nothing shows when the device is done with this turn's calls."""
-        if (turns.name or number) and at - self._unseen_told >= NANOSECONDS:
-            self._unseen_told = at
-            self._emit(StepUnseen(turns.name, number, at))

@@ -71,7 +71,7 @@ class Watched:
         step = calls.current.step
         if step is None:
             if calls.unmarked.output is not None:
-                calls.completions.turn_ended(calls.unmarked, now())
+                calls.completions.turn_ended(calls.unmarked)
         elif step.hidden:  # inside a trace nothing runs
             try:
                 return calls.function(*args, **kwargs)
