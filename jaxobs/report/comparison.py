@@ -145,7 +145,7 @@ class Difference(NamedTuple):
     change: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """The whole comparison of two records. `print(comparison)` shows it, and so does a notebook."""
 
@@ -175,7 +175,7 @@ class Comparison:
             parts += ["", "not compared:", *(f"  {line}" for line in self.not_compared)]
         return to_text([*parts, "", INTERVALS], width=width, bold=bold)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:

@@ -185,3 +185,8 @@ def test_missing_parts_are_no_reason_to_fail() -> None:
     bare = Record("bare.json", {"snapshot": {"process": None, "loops": None, "executables": None}})
     assert compare(bare, record()).step_times == ()
     assert str(compare(record(), bare))
+
+
+def test_at_a_prompt_it_shows_as_it_prints() -> None:
+    comparison = compare(record(), record("b.json"))
+    assert repr(comparison) == comparison.text()
