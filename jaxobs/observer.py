@@ -222,7 +222,7 @@ class Observer:
         timeout, requests = given_timeout("snapshot", timeout), self._side.sender.requests
         answer = requests.snapshot(timeout)
         if answer is None:
-            late = f"the agent did not answer within {timeout} s"
+            late = f"the agent did not answer within {timeout:g} s"
             return absent_snapshot("no agent is there; the log says why" if requests.over else late)
         return Snapshot(now(), answer)
 

@@ -272,6 +272,7 @@ def memory(view: View) -> Element | None:
     devices = devices_with_memory(view.document)
     device = fullest(devices) if devices else {}
     name = f"device {device.get('device')}" if devices else "process"
+    whose = name.capitalize() if devices else "The process"
     found = device.get("memory") or view.process.get("memory") or {}
     if found.get("in_use_bytes") is None:
         return None
@@ -290,7 +291,7 @@ def memory(view: View) -> Element | None:
     by_shape = table(tables.LIVE_SHAPES, groups, caption="Live arrays by shape")
     return card(
         "Memory",
-        tag("p", f"The {name} uses ", tag("b", in_use), *(f", {more}" for more in rest), "."),
+        tag("p", f"{whose} uses ", tag("b", in_use), *(f", {more}" for more in rest), "."),
         line_chart(curve, height=130),
         quiet(f"No forecast: {why_no_forecast}.") if why_no_forecast else None,
         folded(f"Devices ({len(devices)})", by_device, name="memory-devices") if len(devices) > 1 else None,
