@@ -96,7 +96,7 @@ def test_a_pause_between_two_steps_is_no_step_time(late: bool) -> None:
 
 
 def test_epochs_too_short_for_two_completions_have_the_hosts_turn_and_no_stale_spacing() -> None:
-    fold = applied(new_fold(), [created(1)])
+    fold = applied(new_fold(), [created(1), waits()])
 
     def epochs(first: int, last: int, seconds: float) -> None:
         """Ten steps each; its end is known of the fifth."""

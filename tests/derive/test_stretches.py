@@ -83,25 +83,19 @@ def test_of_that_wait_what_the_device_still_worked_in_is_told_already(
 
 
 @pytest.mark.parametrize(
-    ("in_turn", "asked", "waits"),
-    [
-        (3, None, True),
-        (2, None, False),
-        (0, (9, 9), True),
-        (0, (9, 8), False),
-        (0, (20, 19), True),
-        (5, (9, 1), False),  # completions are met most in the long turns, that wait
-    ],
+    ("asked", "waits"),
+    [(None, False), ((2, 2), False), ((3, 3), True), ((9, 9), True), ((9, 8), False), ((20, 19), True)],
 )
 def test_the_hosts_turns_are_the_clock_where_it_waits_in_each_step(
-    in_turn: int, asked: tuple[int, int] | None, waits: bool
+    asked: tuple[int, int] | None, waits: bool
 ) -> None:
+    """Completions are met most in the long turns, that wait: they tell nothing of it."""
     stretches = Stretches(lambda ended: None)
     if asked:
         stretches.asked(TurnsAsked("train", *asked, at(0)))
     for number in range(5):
         end = 0.1 * (number + 1)
-        stretches.completed(done(number, end - 0.01 if number < in_turn else end + 0.05))
+        stretches.completed(done(number, end - 0.01))
         stretches.steps_ended(Steps.of(step(number, end - 0.1, end, runs=(1,))))
     assert stretches.host_waits is waits
     stretches.steps_ended(Steps.of(step(5, 0.5, 0.6, runs=(1,))))
@@ -109,23 +103,11 @@ def test_the_hosts_turns_are_the_clock_where_it_waits_in_each_step(
 
 
 def test_steps_of_a_loop_that_is_over_count_once_it_is_known_that_the_host_waited() -> None:
-    by_completions, by_turns = Stretches(lambda ended: None), Stretches(lambda ended: None)
-    for steps in dispatched(6, 0.0, 0.1):
-        by_completions.steps_ended(steps)
-        by_turns.steps_ended(steps)
-    for number in range(3):
-        by_completions.completed(done(number, 0.1 * number + 0.05))
-    by_turns.asked(TurnsAsked("train", 3, 3, at(0.6)))
-    for stretches in (by_completions, by_turns):
-        assert sum(stretch.wall for stretch in told(stretches, 1.0)) == pytest.approx(0.6)
-
-
-def test_turns_in_which_something_compiled_do_not_tell_whether_the_host_waits() -> None:
     stretches = Stretches(lambda ended: None)
-    for number, steps in enumerate(dispatched(6, 0.0, 0.1)):
-        stretches.completed(done(number, 0.1 * number + 0.05))
-        stretches.steps_ended(replace(steps, compiling=1))
-    assert not stretches.host_waits
+    for steps in dispatched(6, 0.0, 0.1):
+        stretches.steps_ended(steps)
+    stretches.asked(TurnsAsked("train", 3, 3, at(0.6)))
+    assert sum(stretch.wall for stretch in told(stretches, 1.0)) == pytest.approx(0.6)
 
 
 def test_without_a_completion_steps_wait_for_ten_seconds_and_are_in_doubt_then() -> None:

@@ -43,17 +43,13 @@ MAX_COMPILING = 0.1
 COMPLETIONS_MISSING = 10 * NANOSECONDS
 """Nanoseconds of steps without a completion, or three stretches if that is longer, after which none is waited for."""
 
-ASKED, IN_TURN, ENOUGH = 5, 5, 3
-"""Newest reports of turns that were asked, and newest completions, by which it is judged whether the host waits for the
-device in each step: the outputs asked for were finished, or, where too few were asked for, most completions came in their
-own step's turn."""
+ASKED, ENOUGH = 5, 3
+"""Newest reports of turns that were asked by which it is judged whether the host waits for the device in each step, and
+fewest turns in them: their outputs were finished."""
 
 WAITS = 0.9
 """Share of turns whose output was ready at their end above which the host waits in each: one may end a little early. They
 are chosen by count and say it without bias; completions are met most in the turns that wait, as these take longest."""
-
-SURE = 0.5
-"""Share of a usual turn to which a completion must be known to show whether it came in its own step's turn."""
 
 STEPS_REMEMBERED = 20_000
 """Steps that are kept until completions of them arrive, between two of which lie 5 000 of 0.1 ms, and the profiler window
@@ -206,7 +202,6 @@ class Stretches:
         self._waiting: deque[StepCompleted] = deque(maxlen=COMPLETIONS_WAITING)
         self.done: int | None = None
         """The newest step with which the device was seen to be done."""
-        self._in_turn: deque[bool] = deque(maxlen=IN_TURN)
         self._asked: deque[TurnsAsked] = deque(maxlen=ASKED)
         self._patience = COMPLETIONS_MISSING
         self._ended: list[Stretch] = []
@@ -218,7 +213,7 @@ class Stretches:
     def host_waits(self) -> bool:
         """Whether the host waits for the device in each step, so that its turns are the steps."""
         asked, ready = self._sum_asked()
-        return ready > WAITS * asked if asked >= ENOUGH else sum(self._in_turn) >= ENOUGH
+        return asked >= ENOUGH and ready > WAITS * asked
 
     @property
     def idle_at_ends(self) -> float:
@@ -352,7 +347,6 @@ class Stretches:
             return
         self.done = event.step
         at = event.step - found.first
-        self._judge(event, found, at)
         if self.host_waits:
             self._close_by_turns(Kind.TURNS)
         elif steps := self._take_through(event.step):
@@ -362,13 +356,6 @@ class Stretches:
             self._mark, self._mark_seen, self._in_doubt = event.time, True, False
         for entry in self._entries.values():
             entry.is_over |= entry.step <= event.step
-
-    def _judge(self, event: StepCompleted, found: Steps, at: int) -> None:
-        """Note whether the device was done with a step by the end of the host's turn, unless that was unusual."""
-        if found.compiling or found.nested or found.checkpoint:
-            return
-        if event.uncertainty <= SURE * sum(found.turns) / len(found):
-            self._in_turn.append(event.time - event.uncertainty <= found.ends[at])
 
     def _take_through(self, step: int) -> list[Steps]:
         """Take the open steps up to that one; none where it is not among them."""
