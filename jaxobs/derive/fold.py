@@ -212,7 +212,6 @@ class Fold(Rooms):
                 self.compiles.compiled,
                 self.compile_times.compiled,
                 self.spans.compiled,
-                self.hangs.compiled,
                 self.slowdowns.compiled,
             ),
             events.ExecutableCreated: (self.executables.created, self.compiles.created),

@@ -13,7 +13,6 @@ from jaxobs.derive.loops.hangs import FIRST_SECONDS, LOST, MIN_SECONDS, PAUSES, 
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.events import (
     UNMARKED,
-    Compilation,
     CompilePhaseEnded,
     CompilePhaseStarted,
     LoopEnded,
@@ -379,12 +378,6 @@ def test_completions_that_are_seen_end_the_long_patience_with_a_host_that_may_on
     assert fold.stands_still(at(end + 16.0)) is None
     fold.apply(StepCompleted("train", 39, at(end), 0))
     assert fold.stands_still(at(end + 16.0)) is not None
-
-
-def test_a_compile_without_a_line_of_the_program_is_none_that_a_hanging_loop_must_be_at() -> None:
-    fold, end = trained()
-    fold.apply(Compilation("f", 1, MAIN, at(end - 0.1), (), "off", None, (), None))
-    assert hung(fold, end, "selectors.py:452 select")
 
 
 def test_steps_that_come_together_have_no_pause_between_them_but_their_own() -> None:

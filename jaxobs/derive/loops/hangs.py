@@ -20,10 +20,6 @@ from jaxobs.derive.refusal import require
 from jaxobs.derive.steps import Steps
 from jaxobs.model.clock import seconds
 from jaxobs.model.events import (
-    CALL_FILE,
-    CALL_FUNCTION,
-    CALL_LINE,
-    Compilation,
     CompilePhaseEnded,
     CompilePhaseStarted,
     ExecutableRan,
@@ -64,9 +60,6 @@ LOST: Final = "the process answers, but the stacks of its threads did not come"
 
 AGAIN_SECONDS: Final = 60.0
 """Seconds between two looks at the stacks of a loop that goes on standing still."""
-
-CALLS_KEPT: Final = 100
-"""Newest lines from which functions were compiled: a program has some dozens."""
 
 KEPT: Final = 5
 """Newest hangs that are shown."""
@@ -183,8 +176,6 @@ class Hangs:
         """The newest hangs, the newest last."""
         self.count: Counter[str] = Counter()
         """How many there were, by loop."""
-        self._call_lines: deque[str] = deque(maxlen=CALLS_KEPT)
-        """Lines of the user's program from which functions were compiled."""
         self._enters = False
         """Whether the first step of a pass is under way."""
         self._last = self._last_at_look = 0
@@ -229,16 +220,6 @@ class Hangs:
         if (hang := self.now) is not None:
             # What was on its way when the job fell silent tells only when that began.
             self.kept[-1] = replace(hang, began=time) if time < self._looked else replace(hang, ended=time)
-
-    def compiled(self, event: Compilation) -> None:
-        """Note the line from which a function was called that compiled."""
-        known = dict(event.attributes)
-        if CALL_FILE not in known:
-            return
-        file, function = str(known[CALL_FILE]), str(known.get(CALL_FUNCTION, ""))
-        line = f"{file.rpartition('/')[2]}:{known.get(CALL_LINE)} {function.rpartition('.')[2]}"
-        if line not in self._call_lines:
-            self._call_lines.append(line)
 
     def answered(self, event: StacksTaken) -> None:
         """Take the stacks of the job's threads."""
@@ -328,14 +309,13 @@ class Hangs:
         """Whether a thread with this stack is within the loop; None for a thread that has ended.
 
         A run under way belongs to a step. Otherwise one of its frames must be in a function in which the loop's thread
-        was sampled, or called what was compiled; where no iteration tells its end, between the first and the last of
-        these lines.
+        was sampled; where no iteration tells its end, between the first and the last of these lines.
         """
         if stack is None or stack.waits_in in PROMPTS:
             return False
         if any(frame.startswith(DEBUGGERS) or frame.endswith(NOTEBOOK_PROMPT) for frame in stack.frames):
             return False
-        ranges = _ranges([*self._lines[0], *self._call_lines])
+        ranges = _ranges(self._lines[0])
         if where.under_way is not None or (where.iterated and not ranges):
             return True
         known = [(ranges[place], number) for place, number in map(place_of, stack.frames) if place in ranges]
