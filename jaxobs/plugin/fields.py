@@ -1,8 +1,8 @@
 """Reads a source query by query, for collectors, so that a query that fails costs only its own metrics.
 
-A query that failed is tried again after FIRST_RETRY_SECONDS, then after twice as long each time up to
-UNSUPPORTED_RETRY_SECONDS; one that the source does not support waits that long at once. Counters are emitted as their
-growth. A gauge that is no longer known is withdrawn rather than left at its last value.
+A query that failed is tried again after RETRY_SECONDS, one that the source does not support after
+UNSUPPORTED_RETRY_SECONDS. Counters are emitted as their growth. A gauge that is no longer known is withdrawn rather than
+left at its last value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Labels = tuple[str, ...]
 Sample = tuple[Metric, Labels, float | None]
 """A metric, its labels after those of the subject, and its value, for a counter the running total. None: unknown."""
 
-FIRST_RETRY_SECONDS = 30.0
+RETRY_SECONDS = 60.0
 UNSUPPORTED_RETRY_SECONDS = 600.0
 """Pause after an unsupported query: long, because a device rarely gains a feature; not for ever, because drivers are
 updated under running jobs."""
@@ -53,7 +53,6 @@ class _State:
     """The state of one query: when to try it again, and the gauges that it last emitted."""
 
     retry_at: float = -math.inf
-    wait: float = FIRST_RETRY_SECONDS
     shown: frozenset[tuple[str, Labels]] = frozenset()
 
 
@@ -89,21 +88,15 @@ class Fields(Generic[Subject]):
             except self.passed_on:
                 raise
             except Exception as error:  # noqa: BLE001  # one field must not cost the others, whatever its library raises
-                self._failed(state, error)
+                unsupported = isinstance(error, self.unsupported)
+                state.retry_at = self.clock() + (UNSUPPORTED_RETRY_SECONDS if unsupported else RETRY_SECONDS)
                 samples = []
-            else:
-                state.wait = FIRST_RETRY_SECONDS
             measured += self._measured(state, samples)
         return measured
 
     def withdraw(self) -> list[Measured]:
         """The values that withdraw every gauge, for a subject that cannot be queried any more."""
         return [gone for state in self._states for gone in self._measured(state, ())]
-
-    def _failed(self, state: _State, error: Exception) -> None:
-        unsupported = isinstance(error, self.unsupported)
-        state.retry_at = self.clock() + (UNSUPPORTED_RETRY_SECONDS if unsupported else state.wait)
-        state.wait = min(2 * state.wait, UNSUPPORTED_RETRY_SECONDS)
 
     def _measured(self, state: _State, samples: Iterable[Sample]) -> Iterator[Measured]:
         at = now()
