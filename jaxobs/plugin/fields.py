@@ -21,7 +21,7 @@ Labels = tuple[str, ...]
 Sample = tuple[Metric, Labels, float | None]
 """A metric, its labels after those of the subject, and its value, for a counter the running total. None: unknown."""
 
-RETRY_SECONDS = 60.0
+RETRY_SECONDS = 30.0
 UNSUPPORTED_RETRY_SECONDS = 600.0
 """Pause after an unsupported query: long, because a device rarely gains a feature; not for ever, because drivers are
 updated under running jobs."""

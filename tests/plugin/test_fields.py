@@ -53,7 +53,7 @@ def test_one_that_fails_leaves_the_others() -> None:
     ("error", "asked_at"),
     [
         (NotImplementedError(), [0.0, UNSUPPORTED_RETRY_SECONDS]),
-        (OSError(), [60.0 * number for number in range(11)]),
+        (OSError(), [RETRY_SECONDS * number for number in range(21)]),
     ],
 )
 def test_a_failure_is_asked_again_later(error: Exception, asked_at: list[float]) -> None:
