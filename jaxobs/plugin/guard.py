@@ -172,12 +172,7 @@ def is_ctrl_c(error: BaseException) -> bool:
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
-    """Whether a signal handler raised an error, or something that the handler called."""
-    return signal_behind(error) is not None
-
-
-def signal_behind(error: BaseException) -> int | None:
-    """The number of the signal whose handler raised an error; None if no handler did.
+    """Whether a signal handler raised an error, or something that the handler called.
 
     Python calls a handler with the signal's number and the frame that it interrupted, so a handler has its own caller's
     frame after a number among its arguments. (`signal.getsignal` would miss handlers that reset themselves before they
@@ -188,19 +183,19 @@ def signal_behind(error: BaseException) -> int | None:
     while traceback is not None:
         frame, name = traceback.tb_frame, traceback.tb_frame.f_globals.get("__name__")
         is_ours = type(name) is str and name.startswith("jaxobs")
-        if not is_ours and (number := _signal_handled(frame)) is not None:
-            return number
+        if not is_ours and _handles_signal(frame):
+            return True
         traceback = traceback.tb_next
-    return None
+    return False
 
 
-def _signal_handled(frame: FrameType) -> int | None:
+def _handles_signal(frame: FrameType) -> bool:
     code, local = frame.f_code, frame.f_locals
     given = [local.get(name) for name in code.co_varnames[: code.co_argcount]]
     if code.co_flags & inspect.CO_VARARGS:
         given += local.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
     # `type` and not `isinstance`, which reads the `__class__` of other objects: that of a user's object may raise.
-    for number, behind in pairwise(given):
-        if type(number) is int and behind is frame.f_back is not None:
-            return number
-    return None
+    # A list: what another handler raises while a generator is closed would be lost.
+    return True in [
+        type(number) is int and behind is frame.f_back is not None for number, behind in pairwise(given)
+    ]
