@@ -39,11 +39,6 @@ LOST_IN_A_ROW = 40
 than the calls by which a host can be ahead of its device; before that the host may wait for one of them, as where it
 reads the loss each tenth step."""
 
-LOST_OTHERWISE = 4
-"""Losses in a row, with no leaf seen to be donated to the next call, after which another leaf is polled. The first few
-may have been lost before it was known which leaves are donated."""
-
-
 Path = tuple[tuple[str, Any], ...]
 """Steps of `step_into` from arguments or an output to one of their leaves."""
 
@@ -296,8 +291,6 @@ class OutputLeaf:
         # By identity: keys in a way may be the user's.
         donated = {id(way) for way, leaf in self._earlier if is_deleted(leaf)}
         left = [way for way in self._ways if id(way) not in donated]
-        if not donated and self._losses > LOST_OTHERWISE:
-            left = left[1:]
         if left and len(left) < len(self._ways):
             self._losses = 0
         self._short_lived = not left
