@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from jaxobs.jax_compat.compiling import JitCall
@@ -32,7 +33,7 @@ def signature_of(call: JitCall) -> Signature:
     Raises TypeError if its function allows no weak reference.
     """
     function = weakref.ref(call.function)
-    walk = Walk()
+    structure: list[tuple[str, Value]] = []
     statics = iter(call.static_args)
     static_positions = {number for number in call.static_argnums if number < call.positional}
     trees = iter(call.trees)
@@ -44,26 +45,25 @@ def signature_of(call: JitCall) -> Signature:
             values.append((name, value_of(next(statics, None))))
         else:
             bindings.append((name, POSITIONAL))
-            walk.tree(name, next(trees, None))
+            structure += containers_of(name, next(trees, None))
     for keyword in call.dynamic_names:
         name = keyword_name(call.parameters, keyword)
         bindings.append((name, KEYWORD))
-        walk.tree(name, next(trees, None))
+        structure += containers_of(name, next(trees, None))
     values += [
         (keyword_name(call.parameters, keyword), value_of(next(statics, None)))
         for keyword in call.static_names
     ]
     bound = bound_arguments(call.function)
     values += [(name, value_of(value)) for name, value in bound]
-    names = call.names or ()
     return Signature(
         Value(function_text(call.function), id(function)),
         tuple((name, value_of(value)) for name, value in call.options),
         context_now(),
         tuple(bindings),
         tuple(values),
-        tuple(walk.containers),
-        names if len(names) == len(call.avals) else tuple(walk.leaves),
+        tuple(structure),
+        call.names or (),
         leaves_of(call.avals),
         (),
         bool(bound),
@@ -121,28 +121,21 @@ def shardings_of(shardings: tuple[Any, ...], count: int) -> tuple[str, ...]:
     return tuple(texts[id(each)] for each in kept)
 
 
-class Walk:
-    """Collects the containers and leaves of arguments by their paths, from JAX's tree definitions."""
-
-    def __init__(self) -> None:
-        self.containers: list[tuple[str, Value]] = []
-        self.leaves: list[str] = []
-
-    def tree(self, root: str, definition: Any) -> None:
-        pending = [(root, definition)]
-        while pending:
-            path, tree = pending.pop()
-            node = tree.node_data() if tree is not None else None
-            if node is None:
-                self.leaves.append(path)
-                continue
-            kind, data = node
-            children = tree.children()
-            value, keys = container(kind, data, len(children))
-            self.containers.append((path, value))
-            pending += [
-                (f"{path}{key}", child) for key, child in zip(reversed(keys), reversed(children), strict=True)
-            ]
+def containers_of(root: str, definition: Any) -> Iterator[tuple[str, Value]]:
+    """The containers of an argument by their paths, from JAX's tree definition."""
+    pending = [(root, definition)]
+    while pending:
+        path, tree = pending.pop()
+        node = tree.node_data() if tree is not None else None
+        if node is None:
+            continue
+        kind, data = node
+        children = tree.children()
+        value, keys = container(kind, data, len(children))
+        yield path, value
+        pending += [
+            (f"{path}{key}", child) for key, child in zip(reversed(keys), reversed(children), strict=True)
+        ]
 
 
 def container(kind: Any, data: Any, size: int) -> tuple[Value, list[str]]:
