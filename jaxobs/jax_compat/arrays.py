@@ -209,7 +209,8 @@ def _counted(
     kinds: dict[int, Kind] = {}
     equal: dict[Kind, Kind] = {}
     places: dict[int, Place] = {}
-    for row, (aval, sharding, traceback) in enumerate(zip(*listing[:3], strict=True)):
+    rows = zip(listing.avals, listing.shardings, listing.tracebacks, strict=True)
+    for row, (aval, sharding, traceback) in enumerate(rows):
         if (kind := kinds.get(id(aval))) is None:
             kind = aval.shape, aval.dtype
             kind = kinds[id(aval)] = equal.setdefault(kind, kind)
