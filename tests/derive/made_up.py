@@ -309,7 +309,7 @@ MADE_UP: dict[type[Event], st.SearchStrategy[Event]] = {
     ),
     LiveArraysCounted: st.builds(
         LiveArraysCounted, amounts, amounts, st.lists(groups, max_size=3).map(tuple),
-        st.lists(lines, max_size=3).map(tuple), st.just(""), st.floats(0, 1), st.just("nothing is counted"), instants,
+        st.lists(lines, max_size=3).map(tuple), st.floats(0, 1), st.just("nothing is counted"), instants,
     ),
     StacksTaken: st.builds(
         StacksTaken,
@@ -320,7 +320,7 @@ MADE_UP: dict[type[Event], st.SearchStrategy[Event]] = {
         instants,
     ),
     ProfileWindow: st.builds(
-        ProfileWindow, st.sampled_from(["scheduled", "requested", "user"]), st.sampled_from(OUTCOMES), instants,
+        ProfileWindow, st.sampled_from(["scheduled", "requested"]), st.sampled_from(OUTCOMES), instants,
         instants, durations, st.none() | st.just(b"x"), st.just(""), st.just(""),
     ),
     Measured: st.builds(
