@@ -147,10 +147,11 @@ def _parts(document: Document, width: int) -> Iterator[TextTable | str]:
     if found := document.get("device_time"):
         dearest = without_quotes(in_words(found["by_line"]) or "")
         yield from ["", *wrapped(dearest, width)] if dearest else ()
+    for device in document.get("devices") or [] if "peak" in reasons else ():  # how to know it
+        if why := (device.get("peaks") or {}).get("reason"):
+            reasons.note(ABSENT, why, "peaks")
     lines = list(reasons.lines())
     yield from ["", *lines] if lines else []
-    if "peak" in reasons:
-        yield from _how_to_know_peaks(document, reasons)
     pieces = [f"→ {' '.join(filter(None, piece))}" for piece in advice(document)]
     yield from ["", *pieces] if pieces else []
 
@@ -343,11 +344,3 @@ def _operations(document: Document, reasons: ReasonsBelow) -> TextTable:
     columns = [column for column in columns if column in told or column in known_columns(columns, rows)]
     title = f"largest operations {f'of {alone} ' if alone else ''}in profiler windows"
     return tables.plain_table(columns, rows, title=title, write=reasons.cells("operation"))
-
-
-def _how_to_know_peaks(document: Document, shown: ReasonsBelow) -> Iterator[str]:
-    """What to run where a peak is not known, unless a reason was already shown that says so."""
-    reasons = {(device.get("peaks") or {}).get("reason") for device in document.get("devices") or []}
-    for reason in sorted(filter(None, reasons)):
-        if reason not in shown:
-            yield from ("", f"peaks: {reason}")
