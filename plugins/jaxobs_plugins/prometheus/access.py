@@ -70,7 +70,8 @@ class Credentials:
             raise CredentialsError(f"the setting {KEY} needs the setting {CERTIFICATE}")
         self.token: Token | None = None
         self.tls: ssl.SSLContext | None = None
-        self._modified: list[int] = []
+        self._digest = b""
+        """That of the certificate and its key."""
 
     @property
     def named(self) -> str:
@@ -78,15 +79,14 @@ class Credentials:
         return ", ".join(f"{name}: {path}" for name, path in self._paths.items())
 
     def read(self) -> None:
-        """Read the files if one was modified since. Raises CredentialsError; what was read before then stays in use."""
-        modified = [self._modified_at(setting) for setting in self._paths]
-        if modified == self._modified:
-            return
+        """Read the files, to use what is new. Raises CredentialsError; what was read before then stays in use."""
         if TOKEN_FILE in self._paths:
             self.token = self._read_token()
         if CERTIFICATE in self._paths:
-            self.tls = self._read_certificate()
-        self._modified = modified
+            # OpenSSL opens the files itself, and would wait for a FIFO.
+            held = b"".join(self._content(setting) for setting in self._paths if setting != TOKEN_FILE)
+            if (digest := hashlib.sha256(held).digest()) != self._digest:
+                self.tls, self._digest = self._read_certificate(), digest
 
     def _read_token(self) -> Token:
         secret = self._content(TOKEN_FILE).strip()
@@ -98,8 +98,6 @@ class Credentials:
         return Token(secret)
 
     def _read_certificate(self) -> ssl.SSLContext:
-        for setting in [name for name in self._paths if name != TOKEN_FILE]:
-            self._content(setting)  # for its errors: OpenSSL opens the file itself, and would wait for a FIFO
         certificate, key_file = self._paths[CERTIFICATE], self._paths.get(KEY)
         try:
             return server_context(certificate, key_file)
@@ -109,13 +107,6 @@ class Credentials:
                 f"{CERTIFICATE}: {certificate} with the key in {key_file or 'the same file'} cannot be used: "
                 f"{reason}; both must be PEM, belong together, and have no passphrase"
             ) from error
-
-    def _modified_at(self, setting: str) -> int:
-        path = self._paths[setting]
-        try:
-            return path.stat().st_mtime_ns
-        except OSError as error:
-            raise CredentialsError(f"{setting}: {path} cannot be read: {error.strerror}") from error
 
     def _content(self, setting: str) -> bytes:
         path = self._paths[setting]
