@@ -235,3 +235,19 @@ print("train" in obs.snapshot(60)["loops"])
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("True\n")
+
+
+REAL_TIME = """
+import jaxobs
+os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+obs = jaxobs.instrument(prometheus=False)
+agent = obs.snapshot(60)["agent"]["pid"]
+print(os.sched_getscheduler(agent) == os.SCHED_OTHER, os.sched_getscheduler(0) == os.SCHED_RR)
+"""
+
+
+def test_the_agent_of_a_job_that_has_a_processor_in_real_time_has_not(run: Callable[..., Any]) -> None:
+    outcome = run(REAL_TIME, observed=False)
+    if "PermissionError" in outcome.stderr:
+        pytest.skip("this user may run nothing in real time")
+    assert (outcome.status, outcome.stdout) == (0, "True True\n"), outcome.stderr
