@@ -28,7 +28,7 @@ busy_words = st.sampled_from(["compute", "memory", "latency", "unmodelled", "unk
 def test_one_long_step_is_said_in_whole_seconds() -> None:
     reason = decide(Charged({"compute": 150.0}), 1).reason
     assert reason is not None
-    assert reason.startswith("1 step in 150 s, and a label takes at least")
+    assert reason.startswith("1 step in 2.5 min, and a label takes at least")
 
 
 @given(st.dictionaries(st.sampled_from(COMPONENTS), amounts), st.integers(0, 10_000))

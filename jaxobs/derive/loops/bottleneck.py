@@ -14,7 +14,7 @@ from jaxobs.derive.loops.stretches import FEW_STEPS, Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.roofline_model.bottleneck import HALF_SURE_STEPS, Verdict, confidence, label_of_busy, margin
 from jaxobs.vocabulary import activities
-from jaxobs.vocabulary.units import count, rough
+from jaxobs.vocabulary.units import count, duration
 from jaxobs.vocabulary.words import BUSY, COMPONENTS, DEVICE, REST
 
 ENOUGH_STEPS = 5
@@ -305,7 +305,7 @@ def decide(new: Charged, steps: int) -> Verdict:
     shares = {word: share / told if share >= NOTHING else 0.0 for word, share in shares.items()}
     some, long = steps >= ENOUGH_STEPS and wall >= ENOUGH_SECONDS, steps >= FEW_STEPS and wall >= LONG_SECONDS
     if not (some or long):
-        few = f"{count(steps, 'step')} in {rough(wall)} s"
+        few = f"{count(steps, 'step')} in {duration(wall)}"
         least = f"{ENOUGH_STEPS} steps and {ENOUGH_SECONDS} s, or {FEW_STEPS} steps and {LONG_SECONDS:g} s"
         reason = f"{few}, and a label takes at least {least}"
         return Verdict("unknown", 0.0, None, shares, reason)

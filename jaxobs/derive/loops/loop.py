@@ -306,7 +306,7 @@ def _why_quiet(newest: Stretch, now: int) -> str | None:
     longest = LATE * newest.wall / newest.steps if newest.steps else 0.0
     if newest.end == 0 or silence <= WINDOW or seconds(silence) <= longest:
         return None
-    return f"no step has ended for {seconds(silence):.0f} s"
+    return f"no step has ended for {duration(seconds(silence))}"
 
 
 class Loops:
