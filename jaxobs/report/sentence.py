@@ -198,7 +198,8 @@ def _meanwhile(document: Document, name: str) -> Iterator[str]:
 def why_unknown(loop: Document) -> str:
     """Why it is not known what the device did in a loop, or in most of it: the most particular reason."""
     verdict = loop.get("bottleneck") or {}
-    reasons = (verdict.get("reason"), loop.get("mfu_reason"), loop.get("profile_reason"))
+    no_mfu = loop.get("mfu_reason") if loop.get("mfu") is None else None  # of a known one it is a reserve
+    reasons = (verdict.get("reason"), no_mfu, loop.get("profile_reason"))
     return str(next((reason for reason in reasons if reason and reason != UNTOLD), UNTOLD))
 
 

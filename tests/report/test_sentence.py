@@ -14,6 +14,7 @@ from jaxobs.report.sentence import (
     sentence,
     sentence_without_loop,
     slowdown_sentence,
+    why_unknown,
     without_quotes,
 )
 from jaxobs.vocabulary.words import INSIDE, ON_ONE_THREAD
@@ -133,6 +134,12 @@ def test_beside_a_loop_without_steps_of_late_what_is_under_way_is_told() -> None
 )
 def test_what_is_not_known_or_not_clear_is_said_to_be(change: dict[str, object], words: str) -> None:
     assert words in said(**change)
+
+
+def test_what_to_know_of_an_mfu_is_no_reason_of_unknown_time() -> None:
+    found = {"mfu_reason": "a lower bound", "bottleneck": {"label": "compute"}, "profile_reason": "no window"}
+    assert why_unknown(LOOP | found) == "no window"
+    assert why_unknown(LOOP | found | {"mfu": None}) == "a lower bound"
 
 
 def test_a_recompilation_that_took_little_or_has_no_argument_is_not_made_more_of() -> None:
