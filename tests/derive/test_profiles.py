@@ -147,7 +147,10 @@ def test_runs_and_seconds_of_what_is_not_watched_are_marked_as_sampled() -> None
 def test_of_what_is_not_watched_no_mfu_is_known() -> None:
     fold = profiled_fold([operation("dot", 0.8, runs=10)], cost_of(("dot", COMPUTE, 1)))
     loop = loop_of(fold)
-    assert (loop["mfu"], loop["mfu_reason"]) == (None, "no function of the loop is watched: wrap it in obs.watch()")
+    assert (loop["mfu"], loop["mfu_reason"]) == (
+        None,
+        "no function of the loop is watched: wrap it in obs.watch()",
+    )
 
 
 def test_measured_repetitions_stand_for_those_the_module_does_not_tell() -> None:
