@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jaxobs.observer import Observer
 
 _lock = _thread.RLock()
-_observer: Observer | None = None
+_observer: Observer | None = globals().get("_observer")  # where this module is reloaded, it goes on
 _guards_forks = False
 _named: set[str] = set()
 """Unknown variables about which the user has been warned."""
@@ -65,8 +65,11 @@ def _observe(*, wait_for_backend: bool, **settings: Any) -> Observer:
 
 def _begun(before: Observer | None, settings: dict[str, Any], *, wait_for_backend: bool) -> Observer:
     """The observer that `before` is, or else a new one."""
+    import threading  # `probe.signals` has loaded it
+
     from jaxobs.config import load_settings, unknown_settings
     from jaxobs.observer import Observer, why_not_here
+    from jaxobs.plugin.guard import Suppressed
     from jaxobs.plugin.log import warn
 
     global _observer, _guards_forks
@@ -74,6 +77,8 @@ def _begun(before: Observer | None, settings: dict[str, Any], *, wait_for_backen
     if not _guards_forks:
         _guards_forks = True
         os.register_at_fork(after_in_child=_in_forked_child)
+        with Suppressed(RuntimeError):  # the interpreter ends already
+            vars(threading)["_register_atexit"](_at_the_end)  # as `concurrent.futures` does
     if before is None or before.has_ended:
         unknown = unknown_settings(os.environ)
         lines = [line for name, line in unknown.items() if name not in _named]
@@ -96,6 +101,11 @@ def _begun(before: Observer | None, settings: dict[str, Any], *, wait_for_backen
             warn(f"already observing, so these settings are not taken: {', '.join(other)}")
         before.start()
     return before
+
+
+def _at_the_end() -> None:
+    if (observer := current()) is not None:
+        observer.keep_end()
 
 
 def _in_forked_child() -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
 from jaxobs.config import Settings, load_settings, origin, plain_settings
@@ -50,6 +50,14 @@ ADDRESS_SECONDS = 5.0
 
 SHUTDOWN_SECONDS = 5.0
 """Most seconds for which a call of `shutdown()` waits: for the last snapshot, and for exporters that deliver."""
+
+
+def _is_exit_function(method: Callable[[], None]) -> bool:
+    """Whether a method is registered with `atexit`, which compares what it is to unregister with each function."""
+    registered: list[object] = []
+    asking: Any = type("Asking", (), {"__eq__": lambda _, other: registered.append(other)})()
+    atexit.unregister(asking)
+    return any(type(each) is MethodType and each == method for each in registered)
 
 
 def why_not_here() -> str:
@@ -280,6 +288,11 @@ class Observer:
             if not self._ended:
                 self._ended = True
                 self._side.begin_end(deadline)
+
+    def keep_end(self) -> None:
+        """End with the interpreter also where the job has cleared all functions of `atexit`."""
+        if self._started and not self._is_over and not _is_exit_function(self._at_exit):
+            atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
         """End before the interpreter does: nothing of ours may then hold an array, or be in a call of JAX's."""

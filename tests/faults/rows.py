@@ -168,6 +168,7 @@ ROWS: dict[int, Row] = {
     35: Row("user types whose methods raise or are slow", (
         "probe/test_causes_leave_the_job_alone.py::test_nothing_of_the_users_is_printed_compared_or_hashed",
         "probe/test_watched.py::test_values_of_the_users_types_are_neither_printed_nor_compared",
+        "probe/test_watched_is_the_function.py::test_a_pytree_of_the_user_without_attributes_is_asked_for_none",
     )),
     36: Row("the script configures JAX after instrument(), or under a launcher", (
         "safety/test_the_job_is_as_without.py::test_what_the_script_configures_after_instrument_works",
@@ -242,7 +243,9 @@ ROWS: dict[int, Row] = {
     59: Row("record() of a traced value", (
         "probe/test_watched_functions_live_as_without.py::test_a_traced_value_is_refused_at_once",
     )),
-    60: Row("modules beside the script, of every name that JAX does not load"),
+    60: Row("modules beside the script, of every name that JAX does not load; finders that raise", (
+        "cli/test_run_with_jax.py::test_where_the_script_forbids_later_imports_it_runs_unobserved",
+    )),
     61: Row("another version of a library on `sys.path` after the start"),
     62: Row("requests that are read in two ways, take long or fill memory", (
         "prometheus/test_hostile_requests.py::test_it_is_answered_once_and_nothing_that_follows_is_served",
@@ -282,7 +285,8 @@ ROWS: dict[int, Row] = {
         "flow/test_descriptor.py::test_sending_to_an_end_that_is_gone_raises_no_signal",
         "safety/test_the_agent_is_lost.py::test_an_agent_that_is_killed_is_started_again_so_often_and_then_given_up",
     )),
-    76: Row("socket.socket, socketpair, open raise any Exception for us", (
+    76: Row("socket.socket, socketpair, open, an audit hook raise any Exception for us", (
+        "safety/test_what_cannot_be_had.py::test_where_an_audit_hook_forbids_something_the_job_goes_on",
         "safety/test_what_cannot_be_had.py::test_where_sockets_or_files_are_forbidden_the_job_goes_on",
     )),
     77: Row("descriptors closed under us and used again by the job", (

@@ -95,6 +95,45 @@ def test_after_the_end_nothing_of_jaxobs_refers_to_an_array_and_the_last_value_t
     assert "'more': " in recorded, recorded
 
 
+CLEARED = """
+import atexit
+obs = jaxobs.instrument(prometheus=False)
+{atexit}
+class Last:
+    def __del__(self, obs=obs):
+        print("last", obs.has_ended, obs.final_snapshot is not None, flush=True)
+last = Last()  # let go of with the modules, after all exit functions
+atexit.register(lambda: print("first", obs.has_ended))
+"""
+
+
+@pytest.mark.fault(70)
+@pytest.mark.parametrize("atexit", ["", "atexit._clear()", "atexit.unregister(obs._at_exit)"])
+def test_it_ends_with_the_interpreter_also_where_the_job_has_cleared_all_exit_functions(
+    run: Callable[..., Any], atexit: str
+) -> None:
+    outcome = run("import jaxobs\n" + CLEARED.format(atexit=atexit), observed=False)
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert outcome.stdout.splitlines() == [f"first {bool(atexit)}", "last True True"]
+
+
+BEGUN_LATE = """
+import atexit
+import jax
+def late():
+    obs = jaxobs.instrument(prometheus=False)
+    step = obs.watch(jax.jit(lambda x: x + 1))
+    print(*(float(step(turn)) for turn in obs.steps(range(3))))
+atexit.register(late)
+"""
+
+
+@pytest.mark.fault(70)
+def test_what_begins_in_an_exit_function_raises_nothing(run: Callable[..., Any]) -> None:
+    outcome = run("import jaxobs\n" + BEGUN_LATE, observed=False)
+    assert (outcome.status, outcome.stdout) == (0, "1.0 2.0 3.0\n"), outcome.stderr
+
+
 SEES_NOTHING = """
 import logging, signal, threading
 logging.basicConfig(level=logging.DEBUG, format="%(threadName)s")

@@ -10,7 +10,7 @@ from typing import Any
 from tests.jobs import environment
 
 ANY_ORDER = """
-import gc, logging, pathlib, threading, weakref
+import gc, importlib, logging, pathlib, threading, weakref
 import jaxobs
 from jaxobs.plugin.threads import living
 from jaxobs.instrument import current
@@ -38,6 +38,7 @@ assert counts() == before and children() == [], (counts(), before, children())
 
 obs = jaxobs.instrument(interval=0.05)
 assert jaxobs.instrument() is obs is current()
+assert importlib.reload(sys.modules["jaxobs.instrument"]).instrument() is obs
 told = []
 handler = logging.Handler()
 handler.emit = lambda record: told.append(record.getMessage())
