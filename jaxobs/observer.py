@@ -20,7 +20,7 @@ from jaxobs.model.addresses import loaded_prometheus
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
 from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.plugin.files import why_not_writable
-from jaxobs.plugin.guard import described, is_ctrl_c, raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed, described, is_ctrl_c, raised_by_signal_handler
 from jaxobs.plugin.log import warn
 from jaxobs.plugin.span_context import application_instance
 from jaxobs.plugin.threads import join_all
@@ -52,11 +52,16 @@ SHUTDOWN_SECONDS = 5.0
 """Most seconds for which a call of `shutdown()` waits: for the last snapshot, and for exporters that deliver."""
 
 
+def _unregister(function: Any) -> None:
+    with Suppressed(Exception):  # of the `__eq__` of something that the job has registered
+        atexit.unregister(function)
+
+
 def _is_exit_function(method: Callable[[], None]) -> bool:
     """Whether a method is registered with `atexit`, which compares what it is to unregister with each function."""
     registered: list[object] = []
-    asking: Any = type("Asking", (), {"__eq__": lambda _, other: registered.append(other)})()
-    atexit.unregister(asking)
+    asking = type("Asking", (), {"__eq__": lambda _, other: registered.append(other)})()
+    _unregister(asking)
     return any(type(each) is MethodType and each == method for each in registered)
 
 
@@ -267,7 +272,7 @@ class Observer:
             self._out_of_memory.ending((deadline - monotonic()) / 2)
         self._end(deadline)
         self._side.await_end()
-        atexit.unregister(self._at_exit)
+        _unregister(self._at_exit)
         if self._started and self.final_snapshot is None:
             self._messages.final_snapshot = absent_snapshot(f"the agent did not answer within {timeout:g} s")
         self._is_over = True
@@ -392,7 +397,7 @@ class Observer:
                 return
             if self._started:
                 # Exit functions run last in, first out: ours must run before JAX's, which clears its backends.
-                atexit.unregister(self._at_exit)
+                _unregister(self._at_exit)
                 atexit.register(self._at_exit)
             self._side.start_probes()
 

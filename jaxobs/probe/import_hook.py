@@ -105,9 +105,10 @@ class _Finder:
             return None
         finders = list(sys.meta_path)
         # Called by a finder that somebody has put around this one, which others are behind it is not known.
-        if self not in finders:
+        ours = [finder is self for finder in finders]  # not `in`, which calls `__eq__` of others
+        if True not in ours:
             return None
-        for finder in finders[finders.index(self) + 1 :]:
+        for finder in finders[ours.index(True) + 1 :]:
             spec = finder.find_spec(fullname, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):

@@ -98,6 +98,9 @@ def test_after_the_end_nothing_of_jaxobs_refers_to_an_array_and_the_last_value_t
 CLEARED = """
 import atexit
 obs = jaxobs.instrument(prometheus=False)
+class Odd:
+    def __call__(self): print("odd")
+    def __eq__(self, other): raise ValueError("eq")
 {atexit}
 class Last:
     def __del__(self, obs=obs):
@@ -108,13 +111,16 @@ atexit.register(lambda: print("first", obs.has_ended))
 
 
 @pytest.mark.fault(70)
-@pytest.mark.parametrize("atexit", ["", "atexit._clear()", "atexit.unregister(obs._at_exit)"])
-def test_it_ends_with_the_interpreter_also_where_the_job_has_cleared_all_exit_functions(
+@pytest.mark.parametrize(
+    "atexit", ["", "atexit._clear()", "atexit.unregister(obs._at_exit)", "atexit.register(Odd())"]
+)
+def test_it_ends_with_the_interpreter_whatever_the_job_does_with_exit_functions(
     run: Callable[..., Any], atexit: str
 ) -> None:
     outcome = run("import jaxobs\n" + CLEARED.format(atexit=atexit), observed=False)
     assert (outcome.status, outcome.stderr) == (0, "")
-    assert outcome.stdout.splitlines() == [f"first {bool(atexit)}", "last True True"]
+    odd = ["odd"] * ("Odd" in atexit)
+    assert outcome.stdout.splitlines() == [f"first {bool(atexit) and not odd}", *odd, "last True True"]
 
 
 BEGUN_LATE = """

@@ -240,6 +240,19 @@ def test_each_action_runs_once_while_threads_import_and_register(make_module: Ma
     assert sorted(seen) == list(range(12))
 
 
+def test_finders_of_others_are_not_compared(make_module: MakeModule, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Odd:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, _: object) -> bool:
+            raise ValueError("eq")
+
+    name = make_module("value = 7")
+    when_imported(name, lambda _: None)
+    monkeypatch.setattr(sys, "meta_path", [Odd(), *sys.meta_path])
+    assert importlib.import_module(name).value == 7
+
+
 def test_an_import_through_finders_that_somebody_put_around_all_others_succeeds(
     make_module: MakeModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
