@@ -116,7 +116,7 @@ def leave_summary(settings: Mapping[str, Any], files: Sequence[Path], snapshot: 
     """Write the summary of a job that was killed. An error is ignored, because no job is left to report it to."""
     if not (snapshot["process"]["platform"] or snapshot["loops"]):
         return  # nothing of JAX ran in it
-    how = "The job ended without a word: it was killed, or ended by os._exit."
+    how = "The job ended without a word: it was killed, ended by os._exit, or had no time for one."
     text = f"{how}\n{render(snapshot.document)}\n"
     for file in files:
         with contextlib.suppress(OSError):

@@ -48,7 +48,7 @@ ENDED = {
     "lost": "its record was written while the job ran; how it ended is not known",
     "crashed": "it was ended by an exception",
     "interrupted": "it was interrupted (Ctrl-C)",
-    "killed": "it was killed, or left by os._exit",
+    "killed": "it was killed, left by os._exit, or had no time to tell its end",
 }
 
 

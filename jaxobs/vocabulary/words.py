@@ -10,7 +10,7 @@ Use = Literal["busy", "idle", "unknown"]
 
 State = Literal["running", "ended", "crashed", "interrupted", "killed"]
 """How a job is or how it ended. `crashed`: by an exception; `interrupted`: by Ctrl-C; `killed`: its end was not
-reported, so it was killed or left by `os._exit`."""
+reported: it was killed, left by `os._exit`, or had no time to report it on a machine that was too busy."""
 
 
 class Component(Enum):
