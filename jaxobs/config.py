@@ -109,9 +109,7 @@ class Settings:
         "the first rank keeps a folder of its run in the user's state directory ($XDG_STATE_HOME/jaxobs/runs, the last "
         "hundred), for `jaxobs runs`, `show`, `compare` and `postmortem`",
     )
-    run_directory: Path | None = setting(
-        None, "directory in which each process keeps the folder of its run instead"
-    )
+    run_directory: Path | None = setting(None, "directory in which each process keeps its folder instead")
     run_interval: float = setting(
         120.0, "seconds between writes of the record; it is written at the end too", minimum=1, maximum=86_400
     )
