@@ -74,11 +74,9 @@ def _modules_of(trace: Trace, rules: Mapping[str, Rule]) -> Callable[[str, int |
 
     def find(host: str, program_id: int | None) -> ModuleCost | str:
         serialized = trace.module(host, program_id)
-        return (
-            "its module is not in the trace, or several have its name"
-            if serialized is None
-            else cost_of(serialized)
-        )
+        if serialized is None:
+            return "its module is not in the trace, or several there have its name"
+        return cost_of(serialized)
 
     return find
 
