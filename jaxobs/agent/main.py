@@ -48,10 +48,8 @@ def main(descriptor: int) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     refuse_jax()
     with contextlib.suppress(OSError):
-        if os.sched_getscheduler(0) in {
-            os.SCHED_FIFO,
-            os.SCHED_RR,
-        }:  # the job's: niceness counts for nothing there
+        # The job's, where niceness counts for nothing.
+        if os.sched_getscheduler(0) in {os.SCHED_FIFO, os.SCHED_RR}:
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         os.nice(NICENESS)
     pipe = socket.socket(fileno=descriptor)

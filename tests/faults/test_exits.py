@@ -127,7 +127,9 @@ def test_the_last_summary_of_a_job_that_is_killed_is_left_in_a_file_which_the_lo
     else:
         assert (file.parent.parent, file.name) == (tmp_path, "killed.txt")
     text = wait_for(file.read_text, str(file))
-    assert text.startswith("The job ended without a word: it was killed, ended by os._exit, or had no time for one.\n")
+    assert text.startswith(
+        "The job ended without a word: it was killed, ended by os._exit, or had no time for one.\n"
+    )
     assert "train" in text
     assert file.stat().st_mode & 0o777 == 0o600
     assert agent.is_gone_within(60)
