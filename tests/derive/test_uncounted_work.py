@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jaxobs.model.cost import ModuleCost
-from jaxobs.model.events import ExecutableRan, FunctionWatched
-from tests.derive.made_up import at, module, waits
+from jaxobs.model.events import Compilation, ExecutableRan, FunctionWatched
+from tests.derive.made_up import PEAKS, applied, at, backend, created, module, new_fold, step, waits
 from tests.derive.traced import (
     COMPUTE,
     cost_of,
@@ -55,3 +55,15 @@ def test_mfu_is_no_lower_bound_for_a_little_of_them_or_for_copies(other: float, 
     loop = loop_whose_device_also_runs(other, kind)
     assert loop["mfu"] == pytest.approx(0.1)
     assert "lower bound" not in (loop.get("mfu_reason") or "")
+
+
+@pytest.mark.parametrize("function", ["f", "g"])
+def test_mfu_is_a_lower_bound_where_a_function_of_the_loop_is_not_watched(function: str) -> None:
+    fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "", at(0)), waits()])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=1e10))
+    fold.apply(Compilation(function, 2, 1, at(0.05), (), "off", None, (), None))
+    applied(fold, [step(i, i * 0.1, (i + 1) * 0.1, runs=(1,)) for i in range(21)])
+    loop = fold.snapshot(at(2.1)).to_dict()["loops"]["train"]
+    assert loop["mfu"] == pytest.approx(0.05)  # one of two devices works
+    assert ("a lower bound: g runs in the loop too" in (loop["mfu_reason"] or "")) == (function == "g")

@@ -113,17 +113,21 @@ class LoopWork:
             return used
         beside = executables.most_seconds(rated.beside) > MENTIONED * rated.wall
         reason = BESIDE if beside else _why_more(rated, executables, profile)
+        if reason is None and unwatched is not None:
+            reason = (
+                f"a lower bound: {unwatched} runs in the loop too, and is not watched: wrap it in obs.watch()"
+            )
         return used._replace(reason=reason or used.reason)
 
 
 def _why_unknown(
     rated: Stretch, did: Work, executables: Executables, unwatched: str | None, *, any_watched: bool
 ) -> str | None:
-    """Why watched runs do not account for all work of the loop; None where they do."""
-    if unwatched is not None:
-        return f"{unwatched} was compiled in the loop, so it runs there, and is not watched: wrap it in obs.watch()"
+    """Why nothing can be said of the loop's work; None where that of watched runs is known."""
     if did.uncosted_runs:
         return executables.why_unseen(rated.runs) or "the cost of some runs is not known"
+    if not did.cost.matrix_flops and unwatched is not None:
+        return f"{unwatched} was compiled in the loop, so it runs there, and is not watched: wrap it in obs.watch()"
     if not did.cost.matrix_flops and not any_watched:
         return "no function of the loop is watched: wrap it in obs.watch()"
     return None
