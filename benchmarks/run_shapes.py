@@ -92,9 +92,7 @@ def run(shape: Shape, folder: Path) -> str:
         jobs[0].send_signal(shape.ended_by)
     errors = [job.communicate(timeout=240)[1] for job in jobs]
     last = ["page.html", "killed.txt"][: 1 + (shape.ended_by == signal.SIGKILL)]
-    wait_for(
-        lambda: all(files(folder, each) > before for each in last), f"{last}, as an agent ends after its job"
-    )
+    wait_for(lambda: all(files(folder, each) > before for each in last), "what an agent leaves")
     own = [re.search(r"(?ms)^jaxobs: .*?(?=\n *the run:|\n\n|\Z)", text) for text in errors]
     return "; ".join(found[0] for found in own if found) or "nothing"
 
