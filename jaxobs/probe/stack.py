@@ -143,7 +143,7 @@ class Describer:
         if _compiles(stack):
             in_jax = COMPILE
         iterators = _iterators(stack)
-        if in_jax is not None and not _places_data(stack):
+        if in_jax is not None and self._runs_steps(stack, names) and not _places_data(stack):
             self._note_training(iterators)
         if in_jax in {COMPILE, DEVICE}:
             return in_jax
@@ -164,12 +164,14 @@ class Describer:
         reads = names[-1:] and names[-1] in READING
         if reads and names[-1] != "block_until_ready" and on_processor is not False:
             return None  # it copies
-        dispatches = any(frame.f_code is self._dispatch for frame in stack.frames[:2])
-        if not (reads or dispatches or (stack.below and stack.owners[0] in JAX)):
+        if not (self._runs_steps(stack, names) or (stack.below and stack.owners[0] in JAX)):
             return None
-        if on_processor is None:
-            return UNKNOWN
-        return DISPATCH if on_processor else DEVICE
+        return {None: UNKNOWN, True: DISPATCH, False: DEVICE}[on_processor]
+
+    def _runs_steps(self, stack: Stack, names: tuple[str, ...]) -> bool:
+        """Whether a watched function is called or a result read, as in training; a loader makes arrays by JAX at most."""
+        reads = not READING.isdisjoint(names[-1:])
+        return reads or self._dispatch in (each.f_code for each in stack.frames[:2])
 
     def _is_input(
         self, stack: Stack, names: tuple[str, ...], iterators: list[CodeType], *, waits: bool
@@ -185,9 +187,8 @@ class Describer:
         return any(_function(code) not in self._training_iterators for code in iterators)
 
     def _note_training(self, iterators: list[CodeType]) -> None:
-        """Remember iterators in which JAX computes, such as a training loop that yields its losses."""
-        new = {_function(code) for code in iterators} - self._training_iterators
-        if new:
+        """Remember iterators that run steps, such as a training loop that yields its losses."""
+        if new := {_function(code) for code in iterators} - self._training_iterators:
             if len(self._training_iterators) >= MAX_TRAINING_ITERATORS:
                 self._training_iterators.clear()
             self._training_iterators |= new

@@ -22,7 +22,7 @@ from jaxobs.plugin.frames import stack_of
 from jaxobs.probe.stack import MAX_FRAMES, OWN, STANDARD_LIBRARY, USER, Describer, Place, module, owner_of
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.watched import Watched
-from jaxobs.vocabulary.activities import DEVICE, INPUT, MARKED_INPUT, PROCESSOR, WAITING
+from jaxobs.vocabulary.activities import COMPILE, DEVICE, INPUT, MARKED_INPUT, PROCESSOR, WAITING
 
 
 def stack() -> Describer:
@@ -209,7 +209,9 @@ def test_a_method_that_is_called_next_is_no_input() -> None:
     assert seen(plays).activity == WAITING
 
 
-def activities(looks: Describer, runs: Callable[[threading.Event], None]) -> set[str]:
+def activities(
+    looks: Describer, runs: Callable[[threading.Event], None], *, on_processor: bool = False
+) -> set[str]:
     """What a thread that runs this is seen to do until it is told to end."""
     done = threading.Event()
     thread = threading.Thread(target=runs, args=(done,), daemon=True)
@@ -218,7 +220,7 @@ def activities(looks: Describer, runs: Callable[[threading.Event], None]) -> set
     for _ in range(200):
         time.sleep(0.005)
         frames = stack_of(thread.ident, MAX_FRAMES)
-        found.add(looks.place(frames, on_processor=False, in_python=False).activity)
+        found.add(looks.place(frames, on_processor=on_processor, in_python=False).activity)
         del frames
     done.set()
     thread.join()
@@ -240,6 +242,23 @@ def test_a_loader_that_puts_its_batches_on_the_device_is_input() -> None:
             pass
 
     assert INPUT in activities(looks, trains)
+    assert not looks._training_iterators
+
+
+def test_a_generator_that_makes_its_batches_by_jax_is_input() -> None:
+    looks = stack()
+
+    def batches(done: threading.Event) -> Iterator[Any]:
+        while not done.is_set():
+            yield jnp.ones((64, 64)) * 0.01 + jax.random.normal(jax.random.key(1), (64, 64))
+
+    def trains(done: threading.Event) -> None:
+        for _ in batches(done):
+            pass
+
+    found = activities(looks, trains, on_processor=True)
+    assert INPUT in found
+    assert found <= {INPUT, COMPILE, PROCESSOR}, "the last between two batches"
     assert not looks._training_iterators
 
 
