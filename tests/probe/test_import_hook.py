@@ -247,6 +247,9 @@ def test_finders_of_others_are_not_compared(make_module: MakeModule, monkeypatch
         def __eq__(self, _: object) -> bool:
             raise ValueError("eq")
 
+        def find_spec(self, *_: object) -> None:
+            return None
+
     name = make_module("value = 7")
     when_imported(name, lambda _: None)
     monkeypatch.setattr(sys, "meta_path", [Odd(), *sys.meta_path])
