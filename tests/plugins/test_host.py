@@ -135,8 +135,9 @@ def test_context_switches_are_those_of_all_threads(collector: HostCollector) -> 
     used = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before.ru_nvcsw
     read.set()
     thread.join()
-    assert 300 <= grown == pytest.approx(used, abs=30)
-    assert counted() < 300, "what an ended thread did is not counted again"
+    # A thread that loses its processor as it begins to sleep, until the time is over, has not given it up.
+    assert 150 <= grown == pytest.approx(used, abs=30)
+    assert counted() < 150, "what an ended thread did is not counted again"
 
 
 def test_what_the_host_did_before_this_run_is_not_the_runs() -> None:
