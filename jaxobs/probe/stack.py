@@ -325,9 +325,12 @@ def _iterators(stack: Stack) -> list[CodeType]:
 
 
 def _advances(frame: FrameType) -> bool:
-    """Whether a frame is at a `for`, and asks its iterator for the next item."""
-    instructions, at = frame.f_code.co_code, frame.f_lasti
-    return 0 <= at < len(instructions) and dis.opname[instructions[at]] == "FOR_ITER"
+    """Whether a frame is at a `for`, and asks its iterator for the next item.
+
+    Where Python 3.12 runs a generator, the frame is at the cache entries (0) behind the instruction.
+    """
+    instructions = frame.f_code.co_code[: frame.f_lasti + 1 : 2].rstrip(b"\0")
+    return instructions[-1:] == bytes([dis.opmap["FOR_ITER"]])
 
 
 def _nearest(stack: Stack) -> FrameType:
