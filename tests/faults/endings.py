@@ -69,9 +69,6 @@ VARIANTS: Mapping[str, Variant] = {
         status=1,
     ),
     "sys_exit": Variant("obs = jaxobs.instrument(); train(step, obs.record); sys.exit(3)", status=3),
-    "exit_functions_cleared": Variant(
-        "obs = jaxobs.instrument(); train(step, obs.record); atexit._clear()"
-    ),
     "threads": Variant(
         "obs = jaxobs.instrument()\n"
         "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
