@@ -345,11 +345,11 @@ def _own_cost(view: View) -> Element | None:
 def _header(view: View) -> Element:
     """The name of the run, facts on its process, and links to the other ranks and loops."""
     ranks, loops = [], []
-    own = [rank for rank in view.ranks if " of " not in rank.name]  # else it is another run's of this name
+    own = [rank for rank in view.ranks if not rank.of]
     for rank in view.ranks:
         here = {"href": "#top", "aria_current": "page"}
         link = {"href": rank.address, "rel": "noreferrer"} if rank.address else here
-        ranks.append(tag("a", rank.name, **link))
+        ranks.append(tag("a", f"{rank.name} of {rank.of}" if rank.of else rank.name, **link))
     for loop in longest_loops(view.document):
         to = f"?loop={quote(loop, safe='', errors='replace')}"
         loops.append(tag("a", loop, href=to, aria_current="true" if loop == view.loop else None))

@@ -48,6 +48,8 @@ class Rank:
     """Address of its page; None for this process."""
     row: dict[str, Any] | None = None
     """What it told of itself, for the comparison of ranks; None if it did not."""
+    of: str = ""
+    """The id of another run of this name, to which it belongs; empty for one of this run."""
 
 
 @dataclass(frozen=True, slots=True)

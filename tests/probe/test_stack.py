@@ -258,7 +258,7 @@ def test_a_generator_that_makes_its_batches_by_jax_is_input() -> None:
 
     found = activities(looks, trains, on_processor=True)
     assert INPUT in found
-    assert found <= {INPUT, COMPILE, PROCESSOR}, "the last between two batches"
+    assert found <= {INPUT, COMPILE, PROCESSOR}  # the last between two batches
     assert not looks._training_iterators
 
 

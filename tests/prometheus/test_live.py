@@ -164,7 +164,7 @@ def test_ranks_of_one_run_on_one_host_link_each_other_and_other_runs_of_its_name
     assert wait_for(neighbours.ranks, "the neighbours", 20) == (
         Rank("rank 0", None, {"rank": "0"}),
         Rank("rank 1", "http://node1:9465/", {"rank": "1"}),
-        Rank("rank 0 of second", "http://node1:9466/"),
+        Rank("rank 0", "http://node1:9466/", {"rank": "0"}, of="second"),
     )
 
 

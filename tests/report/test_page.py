@@ -188,7 +188,7 @@ def test_the_page_names_the_rank_that_costs_the_others_most():
         in shown(document(), ranks=ranks[::2]).text
     )
     assert "Which one lags: jaxobs top" in shown(document(), ranks=(ranks[0], Rank("rank 1", None))).text
-    stranger = Rank("rank 0 of 1a2b", "http://node1:9470/")
+    stranger = Rank("rank 0", "http://node1:9470/", of="1a2b")
     assert "lags" not in shown(document(), ranks=(ranks[0], stranger)).text, "it is another run"
 
 

@@ -114,9 +114,7 @@ class LoopWork:
         beside = executables.most_seconds(rated.beside) > MENTIONED * rated.wall
         reason = BESIDE if beside else _why_more(rated, executables, profile)
         if reason is None and unwatched is not None:
-            reason = (
-                f"a lower bound: {unwatched} runs in the loop too, and is not watched: wrap it in obs.watch()"
-            )
+            reason = f"a lower bound: {unwatched} runs in the loop too, unwatched: wrap it in obs.watch()"
         return used._replace(reason=reason or used.reason)
 
 

@@ -262,9 +262,10 @@ class Neighbours:
         run, run_id, own = (self._resource.get(key, "") for key in ("jaxobs.run", RUN_ID, INSTANCE))
         self._known = tuple(
             Rank(
-                f"rank {target.rank}" + ("" if target.run_id == run_id else f" of {target.run_id}"),
+                f"rank {target.rank}",
                 None if target.instance == own else target.address,
-                target.row if target.run_id == run_id else None,
+                target.row,
+                "" if target.run_id == run_id else target.run_id,
             )
             for target in sorted(found.values())
             if target.run == run
