@@ -6,6 +6,7 @@ import threading
 import tracemalloc
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,6 +93,8 @@ def test_drops_are_exact_when_many_threads_emit_while_one_drains() -> None:
     assert ring.dropped() + len(taken) == count * producers
 
 
+# The alarm is the test's own: a late one, which another thread was handed, would be taken for pytest-timeout's.
+@pytest.mark.timeout(method="thread")
 def test_emit_from_a_finalizer_and_from_a_signal_handler_while_draining_does_not_deadlock() -> None:
     ring = Ring(64)
 

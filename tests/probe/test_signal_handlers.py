@@ -38,6 +38,8 @@ from jaxobs.probe.watch.watchable import is_jitted
 from jaxobs_plugins.probes.profiler.user_sessions import Watcher, watch_sessions
 from tests.probe.signals_at_any_moment import AlarmError, each_moment
 
+pytestmark = pytest.mark.timeout(method="thread")  # the alarm is these tests' own
+
 
 @pytest.fixture(autouse=True, scope="module")
 def tracer() -> Iterator[None]:
