@@ -45,7 +45,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= 3
 PYTEST = -m pytest -n $(WORKERS) --dist worksteal
 
-test: lint check-prometheus check-compiler  ## lint, types, import rules and all tests (ARGS="-k name" for pytest)
+test: lint check-prometheus check-compiler  ## lint, types, import rules and the tests (ARGS='-k name' for pytest; ARGS='-m long' for what takes long)
 	.venv/bin/python $(PYTEST) $(ARGS)
 
 # Jobs and agents are measured too. What a process had seen that was killed is lost, and so are threads that Python's

@@ -161,6 +161,7 @@ def test_what_is_expected_without_a_block_is_judged_as_the_test_ends(tmp_path: P
     assert "jaxobs/testing" not in said
 
 
+@pytest.mark.long
 def test_workers_of_xdist_tell_the_same(tmp_path: Path) -> None:
     said = pytest_says(tmp_path, SUITE + BLOCKS, "-k", "not plain", "-n", "2")
     assert failed(said) == RED

@@ -41,6 +41,7 @@ def verdicts(folder: Path) -> dict[str, str]:
     return {figure.name: figure.verdict for figure in said_in(folder)}
 
 
+@pytest.mark.long
 def test_a_run_on_a_cpu_writes_its_page_and_its_evidence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.gpu_check", "--minutes", "2", "--output", str(tmp_path)]
     done = subprocess.run(
@@ -61,6 +62,7 @@ def test_a_run_on_a_cpu_writes_its_page_and_its_evidence(tmp_path: Path) -> None
     assert list(evidence.glob("out_of_memory/reports/*/*/summary.txt"))
 
 
+@pytest.mark.long
 def test_the_transformer_counts_as_its_formula_says() -> None:
     import jax
 

@@ -89,6 +89,7 @@ def test_a_level_that_comes_back_is_found_though_the_new_one_was_hardly_known() 
     assert count - faster.values == 70
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.8])
 def test_noise_alone_is_no_change_however_its_neighbours_are_correlated(correlation: float) -> None:
     """Three thousand values, of which at the rate that is allowed one in a hundred and twenty would find a change."""

@@ -110,6 +110,7 @@ with jaxobs.instrument() as obs:
 """
 
 
+@pytest.mark.long
 def test_a_start_of_long_compiles_is_told_of_the_cache_on_disk(start_training: Start) -> None:
     training = start_training(SLOW_COMPILES)
     document = training.hear()["document"]

@@ -71,6 +71,7 @@ ARRAY = {"SLURM_JOB_NAME": "sweep", "SLURM_ARRAY_JOB_ID": "900", "SLURM_STEP_ID"
          "SLURM_PROCID": "0", "LOGNAME": "ada"}  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_sweep_and_two_users_of_one_script_are_runs_of_their_own(
     start_training: Callable[..., Training], prometheus_server_binary: Path, tmp_path: Path

@@ -61,6 +61,7 @@ say(document=document, off_processor=off_processor)
 """
 
 
+@pytest.mark.long
 def test_windows_tell_what_a_loop_did_that_watches_nothing(start_training: Callable[..., Training]) -> None:
     heard = start_training(UNWATCHED).hear()
     document = heard["document"]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.jax_own.compare import compare
-
-if TYPE_CHECKING:
-    import pytest
 
 TESTS = """
 import os, sys
@@ -32,6 +30,7 @@ def test_flaky(tmp_path_factory):
 """
 
 
+@pytest.mark.long
 def test_what_differs_is_listed_and_what_is_flaky_is_not(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,6 +42,7 @@ def test_a_short_calibration_measures_every_kind_and_survives_as_plain_data() ->
     assert found.transcendentals
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "most_a_cycle"),
     # Two multiply-add units of 512 bits: 64 FLOP; matrix extensions: 1024; two loads and a store of 64 bytes.

@@ -201,6 +201,7 @@ def test_donation_frees_what_was_said() -> None:
     assert largest(after, "argument")["operation"] in {"state['momentum']", "state['weights']"}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(WITHIN_CALLS, reason="where an output is made is not known: only the most is told")
 def test_where_temporaries_use_the_outputs_places_donation_frees_at_most_what_was_said() -> None:
     parameters, tokens = programs.transformer_arguments()

@@ -53,6 +53,7 @@ def ran(settings: str = "", then: str = "", steps: int = 1, collates: float = 0.
     return done.stdout
 
 
+@pytest.mark.long
 def test_python_between_short_steps_is_host_and_its_line_is_told() -> None:
     shows = (
         "known = observer.snapshot(60); print(known.to_dict()['loops']['train']['bottleneck']); print(known)"

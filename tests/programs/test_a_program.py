@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.observed import run
 from tests.programs.catalogue import SUITE
 
@@ -28,6 +30,7 @@ report("train_step", 250, time.perf_counter() - began, weights, matrix_flops=2.0
 """
 
 
+@pytest.mark.long
 def test_a_program_is_judged_by_its_own_clock(tmp_path: Path) -> None:
     from tests.programs.__main__ import judge
 

@@ -34,6 +34,7 @@ def test_the_rules_are_well_formed(promtool: Path, file: Path) -> None:
     assert f"{file.read_text().count('expr: ')} rules found" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
 def test_each_alert_fires_when_it_must_and_only_then(promtool: Path, tmp_path: Path, file: Path) -> None:
     cases = tmp_path / file.name

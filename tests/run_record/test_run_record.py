@@ -344,6 +344,7 @@ ENDS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state", ENDS)
 def test_a_job_leaves_a_record_of_how_it_ended(
     run: Callable[..., Outcome], tmp_path: Path, state: str

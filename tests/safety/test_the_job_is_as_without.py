@@ -213,6 +213,7 @@ assert "train" in obs.snapshot(60)["loops"]
     assert "jaxobs" not in outcome.stderr.replace(others, "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "module", [["cProfile"], ["trace", "--count", "--coverdir=."]], ids=["cProfile", "trace"]
 )

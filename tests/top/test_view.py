@@ -6,16 +6,15 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from benchmarks.beside import free_port
 from jaxobs.cli.top.servers import Access, SnapshotClient, target_of
 from jaxobs.cli.top.view import SortedTable, TopApp
 from jaxobs.cli.top.watch import Watch, Watched
 from tests.sample_document import document, loop
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def watched(addresses: list[str], story: Callable[[TopApp, Any], Awaitable[None]], **access: Any) -> None:
@@ -165,6 +164,7 @@ def test_another_loop_is_shown_on_a_key(serve: Callable) -> None:
     watched([served.address], story)
 
 
+@pytest.mark.long
 def test_any_size_can_be_drawn(serve: Callable) -> None:
     served = serve(document(40, 40))
 
