@@ -113,6 +113,7 @@ def test_what_jax_itself_jits_and_what_cannot_be_jitted_is_as_without(tmp_path: 
     assert "jitting" not in done.stdout
 
 
+@pytest.mark.long
 def test_a_training_in_one_call_shows_its_time_and_iterations(tmp_path: Path) -> None:
     done = under_jaxobs(
         tmp_path,
@@ -121,16 +122,17 @@ def test_a_training_in_one_call_shows_its_time_and_iterations(tmp_path: Path) ->
         @jax.jit
         def train(w):
             def body(w, _): return jnp.tanh(w @ w) * 1e-3, jnp.sum(w)
-            return jax.lax.scan(body, w, None, length=8_000)
+            return jax.lax.scan(body, w, None, length=20_000)
         w, sums = train(jnp.ones((192, 192)))
         print(float(sums[-1]))
         """,
     )
     text = done.stderr
-    assert "a step of train is one call with 8,000 iterations" in text, text
+    assert "a step of train is one call with 20,000 iterations" in text, text
     assert next(line.split()[1] for line in text.splitlines() if line.startswith("train ")) == "1", text
 
 
+@pytest.mark.long
 def test_a_training_as_a_scan_outside_jit_is_a_loop_named_with_its_line(tmp_path: Path) -> None:
     done = under_jaxobs(
         tmp_path,
@@ -139,7 +141,7 @@ def test_a_training_as_a_scan_outside_jit_is_a_loop_named_with_its_line(tmp_path
         def body(w, _): return jnp.tanh(w @ w) * 1e-3, jnp.sum(w)
         w = jnp.ones((160, 160))
         for epoch in range(3):
-            w, sums = jax.lax.scan(body, w, None, length=12_000)
+            w, sums = jax.lax.scan(body, w, None, length=40_000)
             print(float(sums[-1]))
         print(pickle.loads(pickle.dumps(jax.lax.scan)) is jax.lax.scan, jax.lax.scan.__name__)
         print(jax.jit(lambda w: jax.lax.scan(body, w, None, length=2)[1])(w).shape)
@@ -148,7 +150,7 @@ def test_a_training_as_a_scan_outside_jit_is_a_loop_named_with_its_line(tmp_path
     assert done.stdout.splitlines()[-2:] == ["True scan", "(2,)"], done.stderr
     rows = [line.split() for line in done.stderr.splitlines() if line.startswith("scan at script.py:6")]
     assert rows[0][3] in {"2", "3"}, done.stderr
-    assert "is one call with 12,000 iterations" in done.stderr
+    assert "is one call with 40,000 iterations" in done.stderr
 
 
 @pytest.mark.parametrize(
