@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from jaxobs.model.cost import ModuleCost
-from jaxobs.model.events import Compilation, ExecutableRan, FunctionWatched
+from jaxobs.model.events import Compilation, ExecutableRan, FunctionWatched, LoopDeclared
+from jaxobs.report.view import View, answer
 from tests.derive.made_up import PEAKS, applied, at, backend, created, module, new_fold, step, waits
 from tests.derive.traced import (
     COMPUTE,
@@ -55,6 +56,20 @@ def test_mfu_is_no_lower_bound_for_a_little_of_them_or_for_copies(other: float, 
     loop = loop_whose_device_also_runs(other, kind)
     assert loop["mfu"] == pytest.approx(0.1)
     assert "lower bound" not in (loop.get("mfu_reason") or "")
+
+
+def test_an_mfu_of_flops_that_were_given_is_no_lower_bound() -> None:
+    fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "", at(0)), waits()])
+    fold.bind_peaks("example", PEAKS)
+    fold.apply(LoopDeclared("train", 4e10, at(0)))
+    fold.analysed(1, module(matrix=1e10, inexact_reasons=("a loop of unknown length",)))
+    fold.apply(Compilation("g", 2, 1, at(0.05), (), "off", None, (), None))
+    applied(fold, [step(i, i * 0.1, (i + 1) * 0.1, runs=(1,)) for i in range(21)])
+    document = fold.snapshot(at(2.1)).to_dict()
+    loop = document["loops"]["train"]
+    assert (loop["mfu"], loop["mfu_reason"]) == (pytest.approx(0.2), None)
+    assert loop["hfu_reason"].startswith("a lower bound: g runs in the loop too")
+    assert ", MFU 20 %." in answer(View(document))
 
 
 @pytest.mark.parametrize("function", ["f", "g"])

@@ -16,6 +16,8 @@ from jaxobs.vocabulary.units import rough_percent
 MENTIONED = 0.05
 """Share of device time in uncounted programs above which MFU is called a lower bound: samples are off by as much."""
 
+UNCOUNTED = "programs whose work is not counted: those outside jit, and any with a module too large for a profiler window"
+UNWATCHED = "runs in the loop too, unwatched: wrap it in obs.watch()"
 BESIDE = "a lower bound: the work of calls on other threads is not counted"
 
 
@@ -93,9 +95,7 @@ class LoopWork:
             if bound.communication_seconds is not None:
                 self.bound_seconds["communication"] += count * bound.communication_seconds
 
-    def utilization(
-        self, rated: Stretch, did: Work, profile: LoopProfile | None, unwatched: str | None, *, watched: bool
-    ) -> Utilization:
+    def utilization(self, rated: Stretch, did: Work, unwatched: str | None, *, watched: bool) -> Utilization:
         """MFU and HFU of the stretches that rates are over: `did` is the work of their watched runs.
 
         `unwatched` names a function that runs in the loop without being watched; `watched`: others are.
@@ -108,14 +108,24 @@ class LoopWork:
             return Utilization(None, None, reason)
         devices = executables.local_devices
         own = None if self.model_flops is None else self.model_flops * rated.steps / devices
-        used = model_flops_utilization(did.cost, rated.wall, executables.peaks, own)
-        if used.mfu is None:
-            return used
-        beside = executables.most_seconds(rated.beside) > MENTIONED * rated.wall
-        reason = BESIDE if beside else _why_more(rated, executables, profile)
-        if reason is None and unwatched is not None:
-            reason = f"a lower bound: {unwatched} runs in the loop too, unwatched: wrap it in obs.watch()"
-        return used._replace(reason=reason or used.reason)
+        return model_flops_utilization(did.cost, rated.wall, executables.peaks, own)
+
+    def why_more(self, rated: Stretch, profile: LoopProfile | None, unwatched: str | None) -> str | None:
+        """Why the counted work of those stretches is a lower bound; None where none is known that is not counted."""
+        executables = self._executables
+        if executables.most_seconds(rated.beside) > MENTIONED * rated.wall:
+            return BESIDE
+        if profile is not None and profile.busy_seconds > 0:
+            ran = map(executables.get, rated.runs)
+            counted = {executable.fingerprint for executable in ran if executable is not None}
+            computed = sum(
+                sum(part.seconds.values()) - part.seconds["transfer"] - part.seconds["communication"]
+                for fingerprint, part in profile.parts.items()
+                if fingerprint not in counted
+            )
+            if (share := computed / profile.busy_seconds) > MENTIONED:
+                return f"a lower bound: for {rough_percent(share)} of the time that the device works it runs {UNCOUNTED}"
+        return unwatched and f"a lower bound: {unwatched} {UNWATCHED}"
 
 
 def _why_unknown(
@@ -129,23 +139,3 @@ def _why_unknown(
     if not did.cost.matrix_flops and not any_watched:
         return "no function of the loop is watched: wrap it in obs.watch()"
     return None
-
-
-def _why_more(rated: Stretch, executables: Executables, profile: LoopProfile | None) -> str | None:
-    """Why there is more work than was counted, as of programs outside jit; None where windows saw little of it."""
-    if profile is None or profile.busy_seconds <= 0:
-        return None
-    ran = map(executables.get, rated.runs)
-    counted = {executable.fingerprint for executable in ran if executable is not None}
-    computed = sum(
-        sum(part.seconds.values()) - part.seconds["transfer"] - part.seconds["communication"]
-        for fingerprint, part in profile.parts.items()
-        if fingerprint not in counted
-    )
-    share = computed / profile.busy_seconds
-    if share <= MENTIONED:
-        return None
-    return (
-        f"a lower bound: for {rough_percent(share)} of the time that the device works it runs programs whose work is not "
-        "counted, as those outside jit are, and any whose module is too large for a profiler window"
-    )

@@ -182,12 +182,13 @@ def _utilization(loop: Loop, note: str | None) -> tuple[Figure[float], Figure[fl
     if not loop.rated.steps:
         reason = loop.quiet or loop.work.why_unseen() or note
         return Figure(None, reason), Figure(None, reason)
-    watched = loop.stretches.watched
-    used = loop.work.utilization(loop.rated, loop.did, loop.profile.value, loop.unwatched(), watched=watched)
-    cost = loop.did.cost
+    cost, unwatched = loop.did.cost, loop.unwatched()
+    used = loop.work.utilization(loop.rated, loop.did, unwatched, watched=loop.stretches.watched)
+    more = loop.work.why_more(loop.rated, loop.profile.value, unwatched) if used.mfu is not None else None
     measured = MEASURED if MEASURED in cost.inexact_reasons else None
-    reason = used.reason or inexact_reason(cost) or measured or note
-    return Figure(used.mfu, reason), Figure(used.hfu, reason)
+    counted = more or used.reason or inexact_reason(cost) or measured or note
+    given = loop.work.model_flops is not None  # what is counted then says nothing of the MFU
+    return Figure(used.mfu, used.reason or note if given else counted), Figure(used.hfu, counted)
 
 
 def _idle(loop: Loop) -> Figure[float]:
