@@ -44,6 +44,8 @@ Item = TypeVar("Item")
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+NOTHING_YET = "nothing has run yet"
+
 ADDRESS_SECONDS = 5.0
 """How long `address` waits for an agent that has just been started (its imports take about half a second)."""
 
@@ -214,7 +216,7 @@ class Observer:
         seconds = checked_seconds(seconds)
         kept = keep if isinstance(keep, bool) else os.fspath(Path(keep).absolute())
         if self._ended or not self._started:
-            return ProfileResult("failed", "", self._why_nothing())
+            return ProfileResult("failed", "", self.why_nothing() or NOTHING_YET)
         directory = self._plain_settings["run_folder"] if kept is True else kept
         if directory and (reason := why_not_writable(Path(directory))) is not None:
             return ProfileResult("failed", "", f"no trace could be kept in {directory}: {reason}")
@@ -231,13 +233,14 @@ class Observer:
     def snapshot(self, timeout: float = 2.0) -> Snapshot:
         """What is known now. Where the agent does not answer in time the snapshot is empty but for the reason."""
         if self._ended or not self._started:  # first, as in `shutdown`
-            return self.final_snapshot or absent_snapshot(self._why_nothing())
-        timeout, requests = given_timeout("snapshot", timeout), self._side.sender.requests
-        answer = requests.snapshot(timeout)
-        if answer is None:
-            late = f"the agent did not answer within {timeout:g} s"
-            return absent_snapshot("no agent is there; the log says why" if requests.over else late)
-        return Snapshot(now(), answer)
+            return self.final_snapshot or absent_snapshot(self.why_nothing() or NOTHING_YET)
+        timeout = given_timeout("snapshot", timeout)
+        answer = self._side.sender.requests.snapshot(timeout)
+        return self._unanswered(timeout) if answer is None else Snapshot(now(), answer)
+
+    def _unanswered(self, timeout: float) -> Snapshot:
+        over = "no agent is there; the log says why" if self._side.sender.requests.over else ""
+        return absent_snapshot(over or f"the agent did not answer within {timeout:g} s")
 
     @property
     def final_snapshot(self) -> Snapshot | None:
@@ -270,11 +273,12 @@ class Observer:
         problem = self._expectations.end(timeout / 2)
         if self._started and not self._ended:
             self._out_of_memory.ending((deadline - monotonic()) / 2)
+        unanswered = self._unanswered(timeout)  # before the end, after which no agent is there
         self._end(deadline)
         self._side.await_end()
         _unregister(self._at_exit)
         if self._started and self.final_snapshot is None:
-            self._messages.final_snapshot = absent_snapshot(f"the agent did not answer within {timeout:g} s")
+            self._messages.final_snapshot = unanswered
         self._is_over = True
         if problem:
             raise ExpectationError(problem)
@@ -335,13 +339,14 @@ class Observer:
         self._side.sender.ending = _ending(error)
         (self.shutdown if error is None else self._shutdown_quietly)(self.settings.shutdown_timeout)
 
-    def _why_nothing(self) -> str:
+    def why_nothing(self) -> str:
+        """Why nothing is observed; empty where it is, or will be once JAX compiles something."""
         if reason := why_not_here():
             return reason
         if not self.settings.enabled:
             by = origin("enabled").replace("default", "the argument enabled")
             return f"jaxobs is switched off ({by})"
-        return "the observer has ended" if self._ended else "nothing has run yet"
+        return "the observer has ended" if self._ended else self._side.why_uncounted()
 
     @property
     def belongs_here(self) -> bool:
@@ -352,6 +357,11 @@ class Observer:
     def has_ended(self) -> bool:
         """After `shutdown()`, in a forked child, and where `enabled` is false."""
         return self._ended
+
+    @property
+    def summary_file(self) -> str | None:
+        """The file in which the last summary is left if the job is killed; None where there is none, or not yet."""
+        return self._messages.summary_file
 
     def tell_address(self, tell: Callable[[str, str | None], None]) -> None:
         """Tell the URL of `/metrics`, and the file in which the last summary is left if the job is killed.
@@ -375,7 +385,10 @@ class Observer:
                 self._side.stop(0.0)
                 if is_ctrl_c(error) or raised_by_signal_handler(error):
                     raise
-                warn(f"nothing is observed: {described(error)}")
+                self._messages.final_snapshot = absent_snapshot(
+                    why := f"nothing is observed: {described(error)}"
+                )
+                warn(why)
                 return
             atexit.register(self._at_exit)
 

@@ -154,9 +154,7 @@ def test_a_script_without_jax_runs_no_module_beside_it_that_it_does_not_import(
         (tmp_path / f"{name}.py").write_text(f"print('{name} was run')")
     observed = jaxobs("run", "script.py", folder=tmp_path, RANK=rank, WORLD_SIZE="2")
     assert (observed.status, observed.stdout) == (0, "mine\n")
-    told = "jaxobs: no JAX backend was used in this process, so there is nothing to report"
-    assert observed.stderr.startswith(told) if rank == "0" else observed.stderr == ""
-    assert observed.stderr.count("\n") == (rank == "0")
+    assert observed.stderr == (f"{NOTHING}\n" if rank == "0" else "")
 
 
 @pytest.mark.parametrize("kind", ["ImportError", "SystemExit"])
@@ -164,7 +162,54 @@ def test_where_the_script_forbids_later_imports_it_runs_unobserved(tmp_path: Pat
     (tmp_path / "script.py").write_text(FORBIDS.format(kind=kind))
     observed = jaxobs("run", "script.py", folder=tmp_path)
     assert (observed.status, observed.stdout) == (0, "2.0\n"), observed.stderr
-    assert observed.stderr.startswith(f"jaxobs: cannot observe jax: {kind}\n")
+    why = "JAX could not be observed; the log says why"
+    assert observed.stderr == f"jaxobs: cannot observe jax: {kind}\njaxobs: no summary: {why}\n"
+
+
+NO_PROBE = """
+import sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "jaxobs_plugins.probes.compile":
+            raise ImportError(name)
+sys.meta_path.insert(0, Finder())
+"""
+
+NO_SOCKETS = """
+import socket
+def refuse(*_, **__): raise OSError("no sockets")
+socket.socketpair = refuse
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        ("import os; os.environ['JAXOBS_ENABLED'] = '0'", "jaxobs is switched off (JAXOBS_ENABLED)"),
+        ("import os; os.environ['OTEL_SDK_DISABLED'] = 'true'", "jaxobs is switched off (OTEL_SDK_DISABLED)"),
+        ("import os; os.environ['JAXOBS_INTERVAL'] = 'x'", "JAX could not be observed; the log says why"),
+        ("import sys; sys.frozen = True", "no agent is there; the log says why"),
+        (NO_SOCKETS, "nothing is observed: OSError: no sockets"),
+        (
+            NO_PROBE,
+            "the probe that sees compiles failed: ImportError: jaxobs_plugins.probes.compile",
+        ),
+    ],
+    ids=["off", "otel off", "wrong setting", "no agent", "no sockets", "no probe"],
+)
+def test_the_closing_line_says_why_jax_was_not_observed(tmp_path: Path, first: str, why: str) -> None:
+    (tmp_path / "script.py").write_text(f"{first}\nimport jax; print(jax.jit(lambda x: x + 1)(1.0))\n")
+    observed = jaxobs("run", "script.py", folder=tmp_path)
+    assert (observed.status, observed.stdout) == (0, "2.0\n"), observed.stderr
+    assert observed.stderr.splitlines()[-1] == f"jaxobs: no summary: {why}"
+
+
+def test_a_backend_that_has_compiled_nothing_is_not_denied(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import jax, numpy; print(jax.device_put(numpy.ones(2)))")
+    observed = jaxobs("run", "script.py", folder=tmp_path)
+    assert (observed.status, observed.stdout) == (0, "[1. 1.]\n")
+    assert observed.stderr == f"{NOTHING}\n"
+    assert "JAX compiled nothing" in NOTHING
 
 
 def opentelemetry_instrument(folder: Path, **settings: str) -> Outcome:
@@ -336,12 +381,15 @@ os.kill(agent, signal.SIGSTOP)
 """
 
 
-def test_where_there_is_no_time_for_a_summary_it_is_said_where_the_run_is_recorded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("prometheus", ["true", "false"])
+def test_where_there_is_no_time_for_a_summary_it_is_said_where_the_run_is_recorded(
+    tmp_path: Path, prometheus: str
+) -> None:
     (tmp_path / "script.py").write_text(WITH_AN_AGENT_THAT_IS_BUSY)
     kept = tmp_path / "runs"
     kept.mkdir()
     observed = jaxobs(
-        "run", "script.py", folder=tmp_path, JAXOBS_METRICS_PORT="0", JAXOBS_RUN_DIRECTORY=str(kept)
+        "run", "script.py", folder=tmp_path, JAXOBS_PROMETHEUS=prometheus, JAXOBS_RUN_DIRECTORY=str(kept)
     )
     (folder,) = kept.iterdir()
     (said,) = observed.stderr.splitlines()

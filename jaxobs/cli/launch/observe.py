@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-NOTHING = (
-    "jaxobs: no JAX backend was used in this process, so there is nothing to report; where it starts ranks, put "
-    "`jaxobs run` on the command of each rank"
-)
+NOTHING = "jaxobs: no summary: JAX compiled nothing in this process; where it starts ranks, put `jaxobs run` before each"
+
+_failed: list[str] = []
+"""Why this process is not observed, where attaching to JAX has not come to its end."""
 
 
 def observe(
@@ -40,6 +40,7 @@ def observe(
 
 
 def _attach(settings: dict[str, object], *, prints: bool) -> None:
+    _failed.append("JAX could not be observed; the log says why")
     if (file := _instead_of_ours()) is not None:
         atexit.unregister(_report)
         print(
@@ -49,6 +50,7 @@ def _attach(settings: dict[str, object], *, prints: bool) -> None:
     from jaxobs.instrument import attach
 
     attach(tell_address=_say_address if prints else None, **settings)
+    _failed.clear()
 
 
 def _instead_of_ours() -> str | None:
@@ -67,13 +69,8 @@ def _instead_of_ours() -> str | None:
     return None
 
 
-_told: list[str] = []
-"""The file that the agent leaves a summary in if the job is killed."""
-
-
 def _say_address(url: str, summary_file: str | None) -> None:
     """Print the address, but only to a terminal: a captured standard error is the script's own until the summary."""
-    _told[:] = [summary_file] if summary_file else []
     try:
         if sys.stderr.isatty():
             sys.stderr.write(f"jaxobs: live page {url.removesuffix('metrics')}, metrics {url}\n")
@@ -117,16 +114,17 @@ def closing_text() -> str:
     """The summary of what was observed, or the one line that says why there is none."""
     instrument = sys.modules.get("jaxobs.instrument")
     observer = instrument.current() if instrument else None
-    snapshot = observer.final_snapshot if observer else None
     # An observer that has started takes one as it shuts down, whatever the agent answers.
-    if snapshot is None:
-        return NOTHING
+    if observer is None or observer.final_snapshot is None:
+        why = (observer.why_nothing() if observer else "") or "".join(_failed)
+        return f"jaxobs: no summary: {why}" if why else NOTHING
 
     from jaxobs.cli.terminal import look_of
     from jaxobs.report.runs import SUMMARY
     from jaxobs.report.summary import render
 
-    text = render(snapshot.to_dict(), **look_of(sys.stderr))
-    if snapshot.to_dict().get("process") is None and _told and _told[0].endswith(f"/{SUMMARY}"):
-        text += f"; `jaxobs show {_told[0].removesuffix(f'/{SUMMARY}')}` prints what it has recorded"
+    document, file = observer.final_snapshot.to_dict(), observer.summary_file or ""
+    text = render(document, **look_of(sys.stderr))
+    if document.get("process") is None and file.endswith(f"/{SUMMARY}"):
+        text += f"; `jaxobs show {file.removesuffix(f'/{SUMMARY}')}` prints what it has recorded"
     return text

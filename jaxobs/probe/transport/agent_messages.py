@@ -21,7 +21,7 @@ class AgentMessages:
         """The URL of `/metrics`."""
         self.address_known = Flag()
         """Set once there is an address, or none will come."""
-        self._summary_file: str | None = None
+        self.summary_file: str | None = None
         self.begin_profile: Callable[[float, bool], Any] = lambda seconds, keep: None
         """Called with seconds and `keep` of a profiler window that is asked for, on a thread of its own."""
         self.take_stacks: Callable[[int], None] = lambda thread: None
@@ -32,7 +32,7 @@ class AgentMessages:
         """Call `tell` with the address and the summary's file, now or as soon as they are known."""
         self._tell = tell
         if self.address is not None:
-            tell(self.address, self._summary_file)
+            tell(self.address, self.summary_file)
 
     def heard(self, kind: bytes, body: Any) -> None:
         """Handle one frame from the agent. (ADDRESS, None) means that no agent will answer any more."""
@@ -60,9 +60,9 @@ class AgentMessages:
     def _served_at(self, address: str | None, summary_file: str | None) -> None:
         """Log and pass on the agent's address. `address` is None if nothing is served, or not yet."""
         lines = [] if address is None else [f"live page {address.removesuffix('metrics')}, metrics {address}"]
-        if summary_file and summary_file != self._summary_file:
+        if summary_file and summary_file != self.summary_file:
             lines.append(f"if the job is killed its last summary is in {summary_file}")
-        self.address, self._summary_file = address or self.address, summary_file
+        self.address, self.summary_file = address or self.address, summary_file
         if lines:
             inform("; ".join(lines))
         if address is not None:
