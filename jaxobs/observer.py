@@ -344,8 +344,7 @@ class Observer:
         if reason := why_not_here():
             return reason
         if not self.settings.enabled:
-            by = origin("enabled").replace("default", "the argument enabled")
-            return f"jaxobs is switched off ({by})"
+            return f"jaxobs is switched off ({origin('enabled').replace('default', 'the argument enabled')})"
         return "the observer has ended" if self._ended else self._side.why_uncounted()
 
     @property

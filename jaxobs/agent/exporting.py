@@ -53,7 +53,7 @@ class Exporting:
         self._spans: deque[Span] = deque(maxlen=SPANS_KEPT)
         self._news = threading.Condition()
         self._stopping: float | None = None
-        self._failed = self._idle = False
+        self._failed = self._idle = self.sends_spans = False
         self.takes_events = bool(plugin.takes_events)
         """Whether it wants events."""
         self._awaited = bool(plugin.awaited)
@@ -170,6 +170,7 @@ class Exporting:
         self._idle = not self._plugin.takes_batches
         self.takes_events = not self._idle and bool(self._plugin.takes_events)
         self._awaited = bool(self._plugin.awaited)
+        self.sends_spans = bool(self._plugin.sends_spans)
 
     def _has_work(self) -> bool:
         """Whether there is news to export now. While the plugin is set aside news waits, as it does for a slow one."""

@@ -396,6 +396,7 @@ class Service:
         self.fold.observation.agent_measured(process_time(), resident_bytes())
         for exporter in self._plugins.exporters:
             self.fold.observation.exporter_dropped(exporter.guard.source, *exporter.dropped())
+        self.fold.series.exemplars = any(each.sends_spans for each in self._plugins.exporters)
         snapshot = self.fold.snapshot(now())
         for slowdown in self.fold.slowdowns.take_news():
             self._log_of_rank(plain(slowdown_sentence(slowdown.to_dict(now(), self.fold.began, self.clock))))

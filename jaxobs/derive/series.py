@@ -61,9 +61,9 @@ class Histogram:
         if self._counts[bucket] > 0:
             self._exemplars[bucket] = exemplar
 
-    def value(self) -> HistogramValue:
+    def value(self, *, exemplars: bool = True) -> HistogramValue:
         """What was observed so far."""
-        return HistogramValue(tuple(self._counts), self._sum, tuple(self._exemplars))
+        return HistogramValue(tuple(self._counts), self._sum, tuple(self._exemplars) if exemplars else ())
 
 
 class Series:
@@ -84,6 +84,8 @@ class Series:
         self._totals: dict[tuple[str, Labels], float] = {}
         self._families: dict[str, Family] = {}
         """Families of the last snapshot."""
+        self.exemplars = True
+        """Whether the spans are sent to where the exemplars' trace ids open them."""
 
     def add(self, name: str, labels: Labels, value: float) -> None:
         """Add to a counter. A negative value is refused, as a counter never falls."""
@@ -181,7 +183,7 @@ class Series:
     def _family(self, metric: Metric) -> Family:
         """The metric's family: that of the last snapshot where nothing in it has changed."""
         shown: Mapping[Labels, float | HistogramValue] = (
-            {labels: each.value() for labels, each in self._histograms[metric.name].items()}
+            {key: each.value(exemplars=self.exemplars) for key, each in self._histograms[metric.name].items()}
             if metric.kind == "histogram"
             else self._plain[metric.name]
         )

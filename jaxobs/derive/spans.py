@@ -56,6 +56,9 @@ SHOWN_REMEMBERED = 512
 MAX_NAMES = 100
 """Names of loops and phases whose last spans are remembered: phases of further names share one."""
 
+SAMPLED = 1
+"""The bit of a span's flags that says that it is kept, and leads from an exemplar (W3C Trace Context)."""
+
 PHASE_NAMES = {"backend": "backend_compile"}
 
 
@@ -188,13 +191,14 @@ class FinishedSpans:
 
     def _finish_step(self, loop: Loop, step: int, span: Span) -> None:
         self._finished.append(span)
-        loop.exemplify(self._exemplar(span, span.end - span.start), step)
+        if context_of(span).trace_flags & SAMPLED:
+            loop.exemplify(self._exemplar(span, span.end - span.start), step)
 
     def _finish_compilation(self, event: Compilation, step: Span | None) -> None:
         """Make the spans of a compilation; `step`: the span of the step that it lay in."""
         spans = self._of_compilation(event, step)
         self._finished += spans
-        for phase, start, end in event.phases:
+        for phase, start, end in event.phases if context_of(spans[0]).trace_flags & SAMPLED else ():
             if phase == "backend" and phase in self._compilations.phases:
                 self._compilations.phases[phase].exemplify(self._exemplar(spans[0], end - start))
 

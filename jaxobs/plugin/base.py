@@ -123,6 +123,10 @@ class Exporter(Plugin):
     """Whether `export` is called at all; looked at once, after `start`. False where the settings give it nothing to do:
     its thread then does not wake up for each batch."""
 
+    sends_spans: bool = False
+    """Whether what it sends its spans to opens them by their trace ids; looked at once, after `start`. Unless one does,
+    histograms have no exemplars: nothing is behind their ids."""
+
     awaited: bool = True
     """Whether the end of the job may wait for what it still holds; the agent goes on for some seconds in any case."""
 

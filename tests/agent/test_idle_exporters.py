@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jaxobs.agent.exporting import Exporting
 from jaxobs.model.clock import now
 from jaxobs.model.events import Recorded
@@ -44,6 +46,23 @@ def test_an_exporter_that_takes_no_batches_is_not_asked_and_loses_nothing() -> N
     assert not plugin.asked
     assert exporting.dropped() == (0, "")
     assert not exporting.undelivered()
+
+
+class Sends(Idle):
+    """One that knows after its start alone whether it sends spans."""
+
+    def start(self, agent: Agent) -> None:
+        self.sends_spans = True
+
+
+@pytest.mark.parametrize(("kind", "sends"), [(Sends, True), (Idle, False)])
+def test_it_is_known_of_an_exporter_whether_it_sends_spans(kind: type[Idle], sends: bool) -> None:
+    exporting = Exporting(kind(), Guard("sends", "exporter", print))
+    exporting.start(FakeAgent())
+    wait_for(lambda: exporting.guard.last_success is not None, "its start")
+    assert exporting.sends_spans == sends
+    exporting.finish(1.0)
+    exporting.join(10.0)
 
 
 class WorksOn(Exporter):

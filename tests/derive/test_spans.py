@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,6 +70,32 @@ def test_a_compile_is_a_child_of_the_step_it_delayed() -> None:
     histogram = families(fold.snapshot(at(8)))["jaxobs_compile_seconds"]["backend",]
     [exemplar] = [exemplar for exemplar in histogram.exemplars if exemplar]
     assert (int(exemplar.trace_id, 16), int(exemplar.span_id, 16)) == (whole.trace_id, whole.span_id)
+
+
+def test_without_a_place_for_spans_no_histogram_leads_to_one() -> None:
+    fold = new_fold()
+    spans([compiled(3, 5), compilation(), step(0, 0.5, 6), step(1, 6, 7)], fold)
+    fold.series.exemplars = False
+    shown = families(fold.snapshot(at(8)))
+    assert shown["jaxobs_compile_seconds"]["backend",].exemplars == ()
+    fold.series.exemplars = True  # an exporter has started meanwhile
+    assert any(families(fold.snapshot(at(9)))["jaxobs_compile_seconds"]["backend",].exemplars)
+
+
+@pytest.mark.parametrize("flags", [0, 1])
+def test_what_the_application_does_not_sample_no_histogram_leads_to(flags: int) -> None:
+    fold, around = new_fold(), APPLICATION._replace(trace_flags=flags)
+    slow = step(4, 4, 44, runs=(1,))._replace(parent=around)
+    spans(
+        [*(step(i, i, i + 1, runs=(1,)) for i in range(4)), slow, compiled(45, 47), compilation(around)], fold
+    )
+    shown = families(fold.snapshot(at(120)))
+    for metric, labels in (
+        ("jaxobs_step_host_seconds", ("train",)),
+        ("jaxobs_compile_seconds", ("backend",)),
+    ):
+        exemplars = shown[metric][labels].exemplars
+        assert any(exemplars) == bool(flags), metric
 
 
 def test_a_compile_between_steps_or_on_another_thread_is_no_ones_child() -> None:

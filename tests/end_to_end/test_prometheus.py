@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.training import Training, page, prometheus_of
+from tests.otel.job import Receiver
 from tests.waiting import wait_for
 
 STEPS = 300
@@ -28,10 +29,17 @@ say(ended=True)
 
 
 def test_promql_says_the_steps_and_flops_of_the_process_itself(
-    start_training: Callable[..., Training], prometheus_server_binary: Path, promtool: Path, tmp_path: Path
+    start_training: Callable[..., Training],
+    prometheus_server_binary: Path,
+    promtool: Path,
+    receiver: Receiver,
+    tmp_path: Path,
 ) -> None:
     targets = tmp_path / "targets"
-    training = start_training(PAUSED, JAXOBS_FILE_SD_DIRECTORY=str(targets), JAXOBS_RUN="night")
+    training = start_training(
+        PAUSED, JAXOBS_FILE_SD_DIRECTORY=str(targets), JAXOBS_RUN="night",
+        OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=f"{receiver.endpoint}/v1/traces",
+    )  # fmt: skip
     server = prometheus_of(prometheus_server_binary, tmp_path, targets)
     try:
         heard = training.hear()
@@ -88,9 +96,10 @@ def test_promql_says_the_steps_and_flops_of_the_process_itself(
         )
         found = [exemplar["labels"] for series in exemplars for exemplar in series["exemplars"]]
         assert found
-        assert all(len(labels["trace_id"]) == 32 for labels in found)
 
         assert training.end() == 0
+        sent = {span.trace_id.hex() for span in receiver.spans()}
+        assert {labels["trace_id"] for labels in found} <= sent
         wait_for(lambda: not list(targets.glob("*.json")), "the target to be withdrawn")
     finally:
         server.close()

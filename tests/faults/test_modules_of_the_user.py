@@ -123,7 +123,7 @@ def test_a_module_of_the_user_with_a_name_of_ours_is_not_run(name: str, tmp_path
         text=True, timeout=120, check=False,
     )  # fmt: skip
     file = tmp_path / ("jaxobs.py" if name == "train.py" else name)
-    said = f"jaxobs: the script runs unobserved: {file} has the name of a package of jaxobs\n"
+    said = f"jaxobs: the script runs unobserved: {file} hides a package of jaxobs\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", said)
 
 

@@ -147,15 +147,16 @@ def up(prometheus: PrometheusServer, wanted: int) -> bool:
     return len(prometheus.query("jaxobs_run_info")) == wanted
 
 
-def scrape(binary: Path, folder: Path) -> Scraped:
-    """Both stories, told to the end; the jobs of the second still serve."""
+def scrape(binary: Path, folder: Path, otlp: str) -> Scraped:
+    """Both stories, told to the end; the jobs of the second still serve. The endpoint `otlp` gets the first's traces."""
     targets = folder / "targets"
     targets.mkdir()
     static, coordinator = free_ports(2)
     prometheus = start_prometheus(binary, folder, targets, static)
     start = time.time()
     fixed = {"OTEL_EXPORTER_PROMETHEUS_PORT": str(static)}
-    evening = Job(folder, "evening", JAXOBS_RUN="evening", **fixed)
+    traces = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{otlp}/v1/traces"}
+    evening = Job(folder, "evening", JAXOBS_RUN="evening", **fixed, **traces)
     snapshots = {"evening": evening.trained()}
     wait_for(lambda: up(prometheus, 1), "the first run in Prometheus")
     time.sleep(RUNS_ASKED_APART)

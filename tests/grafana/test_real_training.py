@@ -136,7 +136,10 @@ def test_exemplars_lead_to_traces(scraped: Scraped) -> None:
         start=f"{scraped.start}",
         end=f"{scraped.end}",
     )
-    assert any("trace_id" in exemplar["labels"] for series in found for exemplar in series["exemplars"])
+    exemplars = [exemplar["labels"] for series in found for exemplar in series["exemplars"]]
+    assert any("trace_id" in labels for labels in exemplars)
+    # Of the runs that send no spans there is nothing to open.
+    assert len({series["seriesLabels"]["instance"] for series in found}) == 1
 
 
 def test_the_rank_that_lags_is_seen(scraped: Scraped) -> None:

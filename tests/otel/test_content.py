@@ -207,6 +207,15 @@ def test_what_is_asked_of_a_variable_and_not_done_is_said_once(
     assert "OTLP_METRICS_TEMPORALITY_PREFERENCE is none of cumulative; cumulative is used" in temporality
 
 
+@pytest.mark.parametrize(("signal", "sends"), [("TRACES", True), ("METRICS", False)])
+def test_it_says_whether_it_sends_spans(
+    harness: Harness, receiver: Receiver, environment: pytest.MonkeyPatch, signal: str, sends: bool
+) -> None:
+    environment.setenv(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", f"{receiver.endpoint}/v1/{signal.lower()}")
+    harness.start()
+    assert harness.exporter.sends_spans == sends
+
+
 def test_an_endpoint_that_cannot_be_used_at_all_sets_the_exporter_aside(
     harness: Harness, environment: pytest.MonkeyPatch
 ) -> None:

@@ -43,9 +43,7 @@ def _attach(settings: dict[str, object], *, prints: bool) -> None:
     _failed.append("JAX could not be observed; the log says why")
     if (file := _instead_of_ours()) is not None:
         atexit.unregister(_report)
-        print(
-            f"jaxobs: the script runs unobserved: {file} has the name of a package of jaxobs", file=sys.stderr
-        )
+        print(f"jaxobs: the script runs unobserved: {file} hides a package of jaxobs", file=sys.stderr)
         return
     from jaxobs.instrument import attach
 

@@ -98,13 +98,12 @@ class OpenTelemetryExporter(Exporter):
             raise ValueError("; ".join(problems))
         for problem in [*problems, *(not_heeded(os.environ) if endpoints else ())]:
             agent.log(f"exporter otel: {problem}")
-        self.takes_batches = bool(endpoints)
-        if endpoints:
-            self._agent = agent
-            self._ended = False
-            self._workers = tuple(_worker(signal, endpoint, agent) for signal, endpoint in endpoints.items())
-            for worker in self._workers:
-                worker.start()
+        self.takes_batches, self.sends_spans = bool(endpoints), "traces" in endpoints
+        self._agent = agent
+        self._ended = False
+        self._workers = tuple(_worker(signal, endpoint, agent) for signal, endpoint in endpoints.items())
+        for worker in self._workers:
+            worker.start()
 
     def export(self, batch: Batch) -> None:
         """Hand the batch to the workers, without waiting for the network."""
