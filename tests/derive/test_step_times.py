@@ -277,6 +277,14 @@ def test_rates_and_labels_go_when_no_step_ends_any_more() -> None:
     assert families(later)["jaxobs_steps_total"]["train",] == 10
 
 
+def test_where_steps_take_ten_minutes_shares_are_there_all_along() -> None:
+    """JaxRankLags compares them: by its rates a loop of such steps has done nothing in most minutes."""
+    fold = applied(new_fold(), [waits(), *(step(i, 600 * i, 600 * (i + 1), runs=(1,)) for i in range(4))])
+    for later in (1, 60, 300, 599):
+        shown = families(fold.snapshot(at(2400 + later)))["jaxobs_bottleneck_ratio"]
+        assert sum(shown.values()) == pytest.approx(1.0), later
+
+
 def test_the_rate_of_a_host_that_may_be_ahead_of_its_device_is_no_utilization() -> None:
     fold = applied(new_fold(), [backend(), created(1)])
     fold.bind_peaks("example", PEAKS)

@@ -27,8 +27,8 @@ _OF_RANK: Final = "run, rank"
 _BY_RANK: Final = f"{PROCESS}, loop"
 _RUN: Final = 'run_id=~"$run"'
 
-_COMMUNICATION: Final = f"run_rank_loop:jaxobs_communication_seconds:rate5m{{{_RUN}, {IN_LOOP}}}"
-_OWN: Final = f"run_rank_loop:jaxobs_input_and_host_seconds:rate5m{{{_RUN}, {IN_LOOP}}}"
+_COMMUNICATION: Final = f"run_rank_loop:jaxobs_communication_ratio:avg5m{{{_RUN}, {IN_LOOP}}}"
+_OWN: Final = f"run_rank_loop:jaxobs_input_and_host_ratio:avg5m{{{_RUN}, {IN_LOOP}}}"
 _STEP_TIMES: Final = f"sum by (le) (run_loop_le:jaxobs_step_seconds_bucket:rate5m{{{_RUN}, {IN_LOOP}}})"
 _SILENCE: Final = f"run_rank:jaxobs_silence_seconds:max{{{_RUN}}}"
 _STALLED: Final = f"run_rank:jaxobs_stalled_seconds:rate5m{{{_RUN}}}"
@@ -38,8 +38,9 @@ def _beyond_the_mean(seconds: str) -> str:
     return f"{seconds} - on (run, run_id, loop) group_left avg by (run, run_id, loop) ({seconds})"
 
 
-def _of_rank(seconds: str) -> str:
-    return f"sum by (run, run_id, rank) ({seconds})"
+def _of_rank(ratio: str) -> str:
+    """Of the loop in which it is largest: each is a share of a loop's own time."""
+    return f"max by (run, run_id, rank) ({ratio})"
 
 
 def _mean(histogram: str) -> str:
@@ -120,11 +121,11 @@ _SLOWDOWNS: Final = Chart(
 )  # fmt: skip
 
 _LAG: Final = (
-    Chart("Communication by rank", "Share of wall time in collectives. Ranks wait in them for the slowest: the "
-          f"one with the least wait is the one that the others wait for. {_RULES}",
+    Chart("Communication by rank", "Share of the loop's wall time in collectives. Ranks wait in them for the "
+          f"slowest: the one with the least wait is the one that the others wait for. {_RULES}",
           (Query(_COMMUNICATION, RANK, smallest=True),), "percentunit", empty=NO_WINDOWS),
-    Chart("Input and host by rank", "Share of wall time that the rank itself holds the device up; says who lags where "
-          f"communication is not known. {_RULES}",
+    Chart("Input and host by rank", "Share of the loop's wall time that the rank itself holds the device up; says who "
+          f"lags where communication is not known. {_RULES}",
           (Query(_OWN, RANK),), "percentunit", empty=_NO_RULES + _NO_STEPS),
     Chart("Less wait than the mean", "Communication of each rank less the mean of its run. Far below 0: this rank lags.",
           (Query(_beyond_the_mean(_COMMUNICATION), RANK, smallest=True),), "percentunit", empty=NO_WINDOWS, minimum=-1.0),
