@@ -25,6 +25,7 @@ from jaxobs.probe.watch.signatures import (
     Signature,
     is_transformed,
     leaf_signature,
+    leaves_by_path,
     placed_signature,
     reader,
     signature,
@@ -219,10 +220,11 @@ class Calls:
                 self.complete = True
             elif self.complete and not numbers and self.size_seen != before and self._has_others():
                 self._give_up(MADE_BESIDE)
-            if is_transformed(args, kwargs):
+            leaves = dict(leaves_by_path((args, kwargs)))
+            if is_transformed(leaves.values()):
                 self._give_up(TRANSFORMED)
             elif numbers and self.complete:
-                self._remember(signature(args, kwargs), numbers[-1])
+                self._remember(signature(leaves), numbers[-1])
         except BaseException as error:
             self._give_up(f"{NOT_TOLD} ({type(error).__name__})")
             if not isinstance(error, Exception) or raised_by_signal_handler(error):
