@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from jaxobs.jax_compat.objects import is_of, name_of
@@ -44,6 +45,22 @@ def cache_size_of(function: Any) -> Callable[[Any], int | None]:
     return count if callable(count) else lambda _: None
 
 
+_NEVER = SimpleNamespace(value=False)
+
+
+def jit_switch() -> Any:
+    """The setting whose `value` tells, in 40 ns, whether jitted functions run without jit on this thread.
+
+    `jax.disable_jit()` sets it; a program compiled ahead raises then. Without the private name: False.
+    """
+    return _settings().get("jax_disable_jit", _NEVER)
+
+
+def _settings() -> Mapping[str, Any]:
+    config: Any = sys.modules.get("jax._src.config")
+    return getattr(getattr(config, "config", None), "_value_holders", {})
+
+
 def is_tracer(value: Any) -> bool:
     """Whether a value is a tracer, which exists only while JAX traces and must not be kept beyond that.
 
@@ -68,12 +85,10 @@ TRACE_CONTEXTS = {"compute_on": "compute_on_context_manager", "xla_metadata": "x
 def trace_context() -> list[tuple[str, Any]]:
     """This thread's current values of the settings and contexts on which a trace depends; missing ones are left out."""
     config: Any = sys.modules.get("jax._src.config")
-    holders = getattr(getattr(config, "config", None), "_value_holders", {})
+    holders = _settings()
     values = [(name, holders[name].value) for name in TRACE_SETTINGS if name in holders]
-    for name, attribute in TRACE_CONTEXTS.items():
-        manager = getattr(config, attribute, None)
-        if manager is not None:
-            values.append((name, manager.value))
+    managers = [(name, getattr(config, attribute, None)) for name, attribute in TRACE_CONTEXTS.items()]
+    values += [(name, manager.value) for name, manager in managers if manager is not None]
     mesh = sys.modules.get("jax._src.mesh")
     resources = getattr(mesh, "thread_resources", None)
     by_with = getattr(getattr(resources, "env", None), "physical_mesh", None)

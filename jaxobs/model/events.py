@@ -240,6 +240,10 @@ def steps_of_rows(rows: StepRows) -> Iterator[StepEnded]:
         )
 
 
+WITHOUT_JIT = -(1 << 31)
+"""Stands in a run's place for a call under `jax.disable_jit()`, which runs no executable of the function."""
+
+
 class FunctionWatched(NamedTuple):
     """A function is watched. Its `number` (negative) stands for runs whose executable is unknown (`reason`)."""
 

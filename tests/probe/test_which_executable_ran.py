@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxobs.model.events import FunctionWatched
+from jaxobs.model.events import WITHOUT_JIT, FunctionWatched
 from jaxobs.probe.watch import calls
 from jaxobs.probe.watch.calls import EXECUTABLES_KEPT, MADE_BESIDE, Created, Executables
 from tests.probe.watched_runs import executables, runs, step
@@ -69,6 +69,21 @@ def test_which_of_two_of_one_name_was_compiled_ahead_is_not_guessed(observed: An
     assert len(executables(observed, "halved")) > len(made) or set(runs(observed)) == {
         first._jaxobs_calls.number
     }
+
+
+def test_a_call_while_jit_is_switched_off_is_no_run(observed: Any) -> None:
+    watched, x = observed.side.watching.watch(jax.jit(a_function("thirded", 1 / 3))), jnp.ones(3)
+    for _ in range(2):
+        watched(x)
+    with jax.disable_jit():
+        for _ in range(3):
+            watched(x)
+            with step(observed):
+                watched(x)
+    with step(observed):
+        watched(x)
+    (made,) = executables(observed, "thirded")
+    assert runs(observed) == {made: 3, WITHOUT_JIT: 6}
 
 
 class State(NamedTuple):

@@ -37,9 +37,7 @@ print(snapshot["agent"]["refused_reasons"])
 """
 
 UNREADABLE = "raised, or gave no finite, positive number (an array on the device is not read)"
-NOT_JITTED = (
-    "what is watched is no function of jax.jit: jit it first, or watch the jitted functions that it calls"
-)
+NOT_JITTED = "it is no function of jax.jit: jit it first, or watch the jitted functions that it calls"
 
 
 def test_it_is_refused_at_once_or_said_once_and_the_snapshot_tells_why(run: Callable[..., Any]) -> None:

@@ -17,9 +17,7 @@ from jaxobs.roofline_model.traced import Operation, Profiled
 from jaxobs.vocabulary.text import OUTSIDE_JIT
 
 NOT_WATCHED = "not watched: wrap the function in obs.watch()"
-NOT_JITTED = (
-    "it runs outside jit, where no call can be watched: call it in a function of jax.jit, and watch that"
-)
+NOT_JITTED = "it runs outside jit, where no call can be watched: call it in a jitted function, and watch that"
 
 
 DEFINITIONS = 20

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxobs.jax_compat.jit import cache_size_of
+from jaxobs.jax_compat.jit import cache_size_of, jit_switch
 from jaxobs.model.clock import now
 from jaxobs.model.events import FunctionWatched
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
@@ -30,7 +30,6 @@ from jaxobs.probe.watch.signatures import (
     reader,
     signature,
     telling_paths,
-    unplaced,
 )
 from jaxobs.probe.watch.watchable import is_jitted, name_of
 
@@ -108,13 +107,8 @@ LAMBDA = "<lambda>"
 
 
 NOT_SEEN = "it was compiled before it was watched, or ahead of its calls together with others of its name"
-NOT_JITTED = (
-    "what is watched is no function of jax.jit: jit it first, or watch the jitted functions that it calls"
-)
-TRANSFORMED = (
-    "it is called under jax.grad or jax.vmap outside jit, which runs other executables than it has itself: put the "
-    "transformation inside jit"
-)
+NOT_JITTED = "it is no function of jax.jit: jit it first, or watch the jitted functions that it calls"
+TRANSFORMED = "it runs others under jax.grad or jax.vmap outside jit: put the transformation inside jit"
 OF_JAX = "it is a function of JAX's own, whose work is not read: jit a function of yours that calls it"
 MADE_BESIDE = "executables of its name were made beside its calls, and nothing shows whether they ran"
 TOO_MANY = f"it has over {MAX_SIGNATURES} executables, which are more than are told apart"
@@ -148,7 +142,7 @@ class Calls:
         self.leaf = OutputLeaf()
         self.read: Read | None = None
         self.run = number  # what a call runs while there is only one executable
-        self.cache_size = cache_size_of(function)
+        self.cache_size, self.jit_is_off = cache_size_of(function), jit_switch()
         self.size_seen: int | None = -1
         """The `cache_size` when its executables were last learned; -1 before its first call."""
         self._emit = loops.ring.emit
@@ -196,11 +190,12 @@ class Calls:
 
     def learn(
         self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any], known: tuple[int, Read | None, bool]
-    ) -> None:
+    ) -> int | None:
         """Remember for which arguments this function was compiled, if it is what was compiled during the call.
 
         If it got an executable otherwise, it is not known any more which one runs.
         `count` is that of `executables` before the call; `known` is what `run`, `read` and `complete` were before it.
+        Returns when the newest executable of the call was made; None where none was.
         """
         try:
             self.run, self.read, self.complete = known
@@ -229,6 +224,8 @@ class Calls:
             self._give_up(f"{NOT_TOLD} ({type(error).__name__})")
             if not isinstance(error, Exception) or raised_by_signal_handler(error):
                 raise  # it is the user's; anything else never gets into the user's call
+        made = self.executables.since(count)
+        return made[-1].time if made else None
 
     def called_outside(self, run: int, started: int, ended: int, compiled: int | None) -> Output | None:
         """Note a call outside any step. Returns what is to be asked of it."""
@@ -271,8 +268,8 @@ class Calls:
             return
         self.run = self.number
         few = len(self._known) <= MAX_SIGNATURES
-        for of_leaf, signatures in (
-            (leaf_signature, [unplaced(known) for known in self._known]),
+        for of_leaf, signatures in (  # the first without the sharding that the second adds
+            (leaf_signature, [{path: leaf[:-1] for path, leaf in known.items()} for known in self._known]),
             (placed_signature, self._known),
         ):
             paths = telling_paths(signatures) if few else None

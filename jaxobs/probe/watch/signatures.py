@@ -177,11 +177,6 @@ def _within(value: Any, most: int | None = None) -> list[tuple[tuple[str, Any], 
     return [(("attribute", key), each) for key, each in itertools.islice(attributes.items(), most)]
 
 
-def unplaced(seen: Signature) -> Signature:
-    """A signature as `leaf_signature` gives it, without the sharding that `placed_signature` adds."""
-    return {path: leaf[:-1] for path, leaf in seen.items()}
-
-
 def signature(leaves: Mapping[Path, Any]) -> Signature:
     """The `placed_signature` of every leaf, by its path."""
     return {path: placed_signature(leaf) for path, leaf in leaves.items()}

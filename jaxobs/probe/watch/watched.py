@@ -16,6 +16,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from jaxobs.model.clock import now
+from jaxobs.model.events import WITHOUT_JIT
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.wrapping import drop_internal_frames, internal
 from jaxobs.probe.watch.calls import Calls
@@ -93,10 +94,10 @@ class Watched:
             # Count as unknown until learned: a signal handler of the user's may interrupt the learning.
             known = calls.run, calls.read, calls.complete
             calls.run, calls.read, calls.complete = calls.number, None, False
-            calls.learn(count, args, kwargs, known)
-            made = executables.since(count)
-            compiled = made[-1].time if made else None
+            compiled = calls.learn(count, args, kwargs, known)
         run = calls.run if calls.read is None else calls.which(args, kwargs)
+        if run > 0 and calls.jit_is_off.value:
+            run = WITHOUT_JIT
         if step is None:
             output = calls.called_outside(run, started, ended, compiled)
             if output is not None:
