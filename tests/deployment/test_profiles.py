@@ -13,7 +13,7 @@ from benchmarks.beside import free_ports
 from tests.deployment.programs import Program, demo, tool
 from tests.otel.conftest import receiver
 from tests.otel.job import Receiver
-from tests.otel.test_profiles import PATH, read
+from tests.otel.test_profiles import PATH, kinds_of, read
 from tests.waiting import wait_for
 
 __all__ = ["receiver"]  # a fixture
@@ -50,7 +50,9 @@ def test_the_collector_hands_on_all_device_time_by_line(tmp_path: Path, receiver
             message.dictionary.attribute_table[
                 0
             ].Clear()  # the Collector gives the empty entry an empty value
-        windows = [window for message in messages for window in read(message)]
+        assert set[str]().union(*map(kinds_of, messages)) == {"device_time", "host_time"}
+        of_device = [message for message in messages if "device_time" in kinds_of(message)]
+        windows = [window for message in of_device for window in read(message)]
         sent = sum(sum(window.values()) for window in windows)
     finally:
         collector.end()

@@ -74,6 +74,12 @@ def profiles_of(message: Any) -> list[Any]:
     return list(message.resource_profiles[0].scope_profiles[0].profiles)
 
 
+def kinds_of(message: Any) -> set[str]:
+    """What the profiles of a message are of: `device_time`, `host_time`."""
+    texts = message.dictionary.string_table
+    return {texts[profile.sample_type.type_strindex] for profile in profiles_of(message)}
+
+
 def test_each_window_is_a_profile_of_what_it_added(sending: Harness, receiver: Receiver) -> None:
     rows = device_time()["by_line"]
     sending.export()
