@@ -127,7 +127,6 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.long
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_value_at_any_place_is_shown_right_or_refused_in_a_line(

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import pytest
 
 from jaxobs.cost_model import module_cost
 from jaxobs.model.events import (
@@ -87,7 +86,6 @@ def test_ahead_of_time_compiles_are_seen(observed: Any) -> None:
     assert cost_of(made).matrix_flops == 2 * 8**3
 
 
-@pytest.mark.long
 def test_sixty_four_threads_compile_at_once_and_each_compile_is_counted_once_with_its_own_executable(
     observed: Any,
 ) -> None:

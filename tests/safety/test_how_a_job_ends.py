@@ -131,7 +131,6 @@ ENDINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.long
 def test_exit_in_the_middle_of_sampling_is_as_without(start: Callable[..., Any]) -> None:
     """Never 134: a thread inside a JAX call at interpreter exit would abort the process."""
     busy = """
@@ -227,7 +226,6 @@ print(min(asked) > 10)
 """
 
 
-@pytest.mark.long
 def test_asking_an_array_while_the_job_deletes_it_does_no_harm(run: Callable[..., Any]) -> None:
     outcome = run(DELETES, observed=False)
     assert (outcome.status, outcome.stdout) == (0, "True\n"), outcome.stderr
