@@ -46,7 +46,10 @@ def test_a_row_is_injected_here_or_points_to_tests_that_are_there(number: int) -
     assert here or ROWS[number].elsewhere, f"nothing injects {number}: {ROWS[number].fault}"
     for pointed in ROWS[number].elsewhere:
         file, _, name = pointed.partition("::")
-        assert name in functions_of(TESTS / file), f"row {number} points to {pointed}, which is not there"
+        test = functions_of(TESTS / file).get(name)
+        assert test is not None, f"row {number} points to {pointed}, which is not there"
+        marks = map(ast.unparse, test.decorator_list)
+        assert "pytest.mark.long" not in marks, f"`make test` would leave out {pointed}, of row {number}"
 
 
 @pytest.mark.parametrize("name", HERE)
