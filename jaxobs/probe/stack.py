@@ -161,8 +161,7 @@ class Describer:
 
     def _of_jax(self, stack: Stack, names: tuple[str, ...], on_processor: bool | None) -> str | None:
         """The activity in a call of JAX's, other than compiling; None outside of one."""
-        reads = names[-1:] and names[-1] in READING
-        if reads and names[-1] != "block_until_ready" and on_processor is not False:
+        if _reads(stack, names) and names[-1] != "block_until_ready" and on_processor is not False:
             return None  # it copies
         if not (self._runs_steps(stack, names) or (stack.below and stack.owners[0] in JAX)):
             return None
@@ -170,8 +169,8 @@ class Describer:
 
     def _runs_steps(self, stack: Stack, names: tuple[str, ...]) -> bool:
         """Whether a watched function is called or a result read, as in training; a loader makes arrays by JAX at most."""
-        reads = not READING.isdisjoint(names[-1:])
-        return reads or self._dispatch in (each.f_code for each in stack.frames[:2])
+        watched = self._dispatch in (each.f_code for each in stack.frames[:2])
+        return watched or _reads(stack, names)
 
     def _is_input(
         self, stack: Stack, names: tuple[str, ...], iterators: list[CodeType], *, waits: bool
@@ -209,6 +208,12 @@ def owner_of(file: str) -> str:
     return STANDARD_LIBRARY
 
 
+def _owner(code: CodeType) -> str:
+    """The owner of a function. What the standard library writes, for dataclasses and named tuples, is its own."""
+    written = code.co_filename == "<string>" and (code.co_name == "<lambda>" or code.co_name.startswith("__"))
+    return STANDARD_LIBRARY if written else owner_of(code.co_filename)
+
+
 def module(file: str) -> str:
     """The name of a file's module, for display: `queue` for `/usr/lib/python3.11/queue.py` or `<frozen queue>`."""
     path = PurePath(file.removeprefix("<frozen ").removesuffix(">"))
@@ -244,7 +249,7 @@ def callee(frame: FrameType) -> tuple[str, ...]:
 
 def _stack(frames: Sequence[FrameType]) -> Stack:
     """The frames as far as they tell something; those of a coroutine that asyncio waits for come before asyncio's own."""
-    owners = [owner_of(frame.f_code.co_filename) for frame in frames]
+    owners = [_owner(frame.f_code) for frame in frames]
     mine = owners.index(USER) if USER in owners else None
     for frame, owner in zip(frames[:mine], owners, strict=False):
         variable = ASYNCIO_TASKS.get((module(frame.f_code.co_filename), frame.f_code.co_name))
@@ -289,6 +294,13 @@ def _function(code: CodeType) -> tuple[str, int]:
 
 def _compiles(stack: Stack) -> bool:
     return any(owner in JAX and frame.f_code.co_filename.endswith(COMPILING) for frame, owner in stack.below)
+
+
+def _reads(stack: Stack, names: tuple[str, ...]) -> bool:
+    """Whether a result is read. Where JAX itself calls NumPy's functions, it makes constants, as while it traces."""
+    return not READING.isdisjoint(names[-1:]) and (
+        names[-1] == "block_until_ready" or stack.owners[0] not in JAX
+    )
 
 
 def _places_data(stack: Stack) -> bool:

@@ -16,6 +16,7 @@ import pytest
 import jaxobs
 from jaxobs.measure import on_demand as measuring
 from jaxobs.model.events import StepEnded
+from jaxobs.roofline_model.bottleneck import LONGEST_LATENCY
 
 N = 128
 PRODUCT = 2 * N**3
@@ -189,7 +190,7 @@ def test_a_time_is_that_of_the_device_and_not_of_its_dispatch() -> None:
 
 
 def test_the_figures_of_a_roofline_fit_together() -> None:
-    small = jnp.ones((32, 32))  # on a busy machine too it takes no longer than launching may
+    small = jnp.ones((32, 32))
     product = 2 * 32**3
     roof = jaxobs.roofline(jnp.matmul, small, small)
     assert roof.achieved_flops_per_second == pytest.approx(product / roof.seconds)
@@ -197,7 +198,8 @@ def test_the_figures_of_a_roofline_fit_together() -> None:
     assert roof.attainable_flops_per_second == pytest.approx(product / bound)
     assert roof.efficiency == pytest.approx(bound / roof.seconds)
     assert roof.bound == "compute"
-    assert roof.bottleneck == "latency"
+    launched = roof.seconds - bound <= LONGEST_LATENCY  # not where other programs have the processors
+    assert roof.bottleneck == ("latency" if launched else "unknown")
     assert 0 <= roof.confidence <= 1
     assert roof.mfu == roof.hfu == pytest.approx(product / roof.seconds / 1e15)
     assert (roof.reason, roof.utilization_reason) == (None, None)

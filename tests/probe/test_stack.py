@@ -8,7 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,7 +22,16 @@ import pytest
 from jaxobs.cli import demonstration
 from jaxobs.plugin import threads
 from jaxobs.plugin.frames import stack_of
-from jaxobs.probe.stack import MAX_FRAMES, OWN, STANDARD_LIBRARY, USER, Describer, Place, module, owner_of
+from jaxobs.probe.stack import (
+    MAX_FRAMES,
+    OWN,
+    STANDARD_LIBRARY,
+    USER,
+    Describer,
+    Place,
+    module,
+    owner_of,
+)
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.vocabulary.activities import COMPILE, DEVICE, INPUT, MARKED_INPUT, PROCESSOR, WAITING
@@ -260,6 +272,40 @@ def test_a_generator_that_makes_its_batches_by_jax_is_input() -> None:
     assert INPUT in found
     assert found <= {INPUT, COMPILE, PROCESSOR}  # the last between two batches
     assert not looks._training_iterators
+
+
+def test_a_constant_that_jax_makes_while_it_traces_a_batch_is_no_result_read() -> None:
+    """Tracing calls `np.array` where a batch is made: seen there once, the generator was said to train for ever."""
+    names: dict[str, Any] = {"np": types.SimpleNamespace(array=time.sleep)}
+    exec(compile("def trace(nap): return np.array(nap)", jax.__file__, "exec"), names)
+    looks, done = stack(), threading.Event()
+
+    def batches() -> Iterator[Any]:
+        yield names["trace"](NAP)
+
+    def trains() -> None:
+        for _ in batches():
+            done.wait()
+
+    thread = threading.Thread(target=trains, daemon=True)
+    thread.start()
+    time.sleep(0.1)
+    place = looks.place(stack_of(thread.ident, MAX_FRAMES), on_processor=False)
+    done.set()
+    thread.join()
+    assert place.waits_in == "trace in jax"
+    assert not looks._training_iterators
+
+
+def test_code_that_the_standard_library_has_written_is_no_line_of_the_users() -> None:
+    @dataclass
+    class Batch:
+        value: None = field(default_factory=partial(time.sleep, NAP))
+
+    def makes() -> None:
+        Batch()
+
+    assert seen(makes).line.endswith(f":{makes.__code__.co_firstlineno + 1} makes")
 
 
 def test_a_generator_that_trains_is_no_input() -> None:
