@@ -262,8 +262,7 @@ class ProbeSide:
 
     def take_stacks(self, thread: int) -> None:
         """Send where the job's threads are, that one first."""
-        taken = self._stacks.call(stacks_taken, self._describer, thread)
-        if taken is not None:
+        if (taken := self._stacks.call(stacks_taken, self._describer, thread)) is not None:
             self.ring.emit(taken)
 
     def stop(self, timeout: float) -> None:

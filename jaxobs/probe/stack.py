@@ -169,8 +169,7 @@ class Describer:
 
     def _runs_steps(self, stack: Stack, names: tuple[str, ...]) -> bool:
         """Whether a watched function is called or a result read, as in training; a loader makes arrays by JAX at most."""
-        watched = self._dispatch in (each.f_code for each in stack.frames[:2])
-        return watched or _reads(stack, names)
+        return _reads(stack, names) or self._dispatch in (each.f_code for each in stack.frames[:2])
 
     def _is_input(
         self, stack: Stack, names: tuple[str, ...], iterators: list[CodeType], *, waits: bool
@@ -298,9 +297,8 @@ def _compiles(stack: Stack) -> bool:
 
 def _reads(stack: Stack, names: tuple[str, ...]) -> bool:
     """Whether a result is read. Where JAX itself calls NumPy's functions, it makes constants, as while it traces."""
-    return not READING.isdisjoint(names[-1:]) and (
-        names[-1] == "block_until_ready" or stack.owners[0] not in JAX
-    )
+    by_jax = stack.owners[0] in JAX and names[-1:] != ("block_until_ready",)
+    return not (by_jax or READING.isdisjoint(names[-1:]))
 
 
 def _places_data(stack: Stack) -> bool:

@@ -337,13 +337,10 @@ class InferredLoops:
 
     def _report(self, loop: Candidate, turn: list[Call], end: int) -> None:
         runs = turn[0].run if len(turn) == 1 else tuple(call.run for call in turn)
-        dispatch = min(sum(call.dispatch for call in turn), end - turn[0].start)
-        self._known.rows += (
-            loop.function, loop.steps, turn[0].start, end, 0, 0, dispatch, None, None, turn[0].thread, runs,
-        )  # fmt: skip
-        start = turn[0].start
-        saving = sum(min(stop, end) - begin for begin, stop in self._checkpoints if start < begin < end)
-        if saving:
+        start, thread = turn[0].start, turn[0].thread
+        dispatch = min(sum(call.dispatch for call in turn), end - start)
+        self._known.rows += (loop.function, loop.steps, start, end, 0, 0, dispatch, None, None, thread, runs)
+        if saving := sum(min(stop, end) - begin for begin, stop in self._checkpoints if start < begin < end):
             self._known.saved[loop.function, loop.steps] = saving
         loop.steps += 1
 
@@ -356,8 +353,7 @@ class InferredLoops:
             del self.steps_of_calls[next(iter(self.steps_of_calls))]
 
     def _candidate(self, call: Call) -> Candidate:
-        found = self._candidates.get(call.function)
-        if found is None:
+        if (found := self._candidates.get(call.function)) is None:
             if len(self._candidates) >= CANDIDATES:
                 others = (
                     one for one in self._candidates.values() if not one.found and one is not self._active
