@@ -12,6 +12,7 @@ import json
 import marshal
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, get_origin
@@ -78,8 +79,9 @@ def check_script(script: Path) -> None:
     """Raises InputError for a script that Python could not run."""
     if script.is_dir() and not (script / "__main__.py").is_file():
         raise InputError(f"{script} is a directory without __main__.py; name a script, or -m for a package")
-    if re.fullmatch(r"python[\d.]*", script.name) and not script.is_dir():
-        raise InputError(f"{script} is no script: name yours alone, as in jaxobs run -- train.py")
+    is_program = shutil.which(script) if not script.exists() else re.fullmatch(r"python[\d.]*", script.name)
+    if is_program and not script.is_dir():
+        raise InputError(f"{script} is no Python script: name yours alone, as in jaxobs run -- train.py")
     if not script.exists():
         raise InputError(f"no such script: {script} (working directory {Path.cwd()})")
     if not os.access(script, os.R_OK):

@@ -19,8 +19,10 @@ BAD_INPUT = {
     "missing script": (["run", "absent.py"], "no such script: absent.py"),
     "an interpreter": (
         ["run", "--", sys.executable, "train.py"],
-        "is no script: name yours alone, as in jaxobs run -- train.py",
+        "is no Python script: name yours alone, as in jaxobs run -- train.py",
     ),
+    "a program": (["run", "--", "python", "train.py"], "python is no Python script: name yours alone"),
+    "a shell": (["run", "--", "sh", "train.sh"], "sh is no Python script: name yours alone"),
     "directory": (["run", "."], "is a directory without __main__.py"),
     "unknown option": (["run", "--intervall", "3", "script.py"], "did you mean --interval?"),
     "short option": (["run", "-x", "script.py"], "unknown option -x"),
