@@ -255,3 +255,16 @@ def test_a_few_steps_whose_end_was_seen_do_not_stand_for_many_others() -> None:
         told(stretches, 0.1 * number)
     assert stretches.whole().steps == 200
     assert stretches.rated() == Stretch(Kind.UNSEEN)
+
+
+def test_steps_whose_end_was_seen_do_not_stand_for_more_of_another_pace() -> None:
+    """The output of a large step is replaced before it is ready, and is asked no more: a sixth had told all rates."""
+    stretches = Stretches(lambda ended: None)
+    for number, steps in enumerate([*dispatched(100, 0.0, 0.01), *dispatched(600, 1.0, 0.02, first=100)]):
+        stretches.steps_ended(steps)
+        if number == 99:
+            stretches.completed(done(99, 1.0))
+    stretches.take(at(13.0), HostLines(), wait=False, final=True)
+    rated = stretches.rated()
+    assert (rated.kind, rated.steps) == (Kind.UNSEEN, 700)
+    assert rated.wall == pytest.approx(13.0)

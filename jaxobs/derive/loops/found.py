@@ -227,8 +227,7 @@ class InferredLoops:
         """Turn the completion of a call into that of the step whose main call it is; None for any other call."""
         if self._turn and self._turn[-1].number == event.step:
             self._done = max(event.time, self._turn[-1].start)
-        step = self.steps_of_calls.get(event.step)
-        if step is not None:
+        if (step := self.steps_of_calls.get(event.step)) is not None:
             return event._replace(loop=step[0], step=step[1])
         self._early[event.step] = event
         if len(self._early) > COMPLETIONS_REMEMBERED:

@@ -298,21 +298,23 @@ class Stretches:
     def rated(self) -> Stretch:
         """The sum of those that rates are over: not in doubt, and without much compiling, unless all are like that.
 
-        Where no completion has been seen for long, those of before say nothing of now. A few steps whose end was not seen
-        are no such thing: with them a loop ends, whose last output is gone before the device is done with it.
+        Where the ends of many steps were not seen, those that were do not stand for the others, as they may be of a time
+        when the machine was faster. A few are no such thing: with them a loop ends, whose last output is gone before the
+        device is done with it.
         """
-        known = [each for each in self._kept if each.kind not in {Kind.UNSEEN, Kind.DOUBTFUL}]
+        told = [each for each in self._kept if each.kind is not Kind.DOUBTFUL]
+        known = [each for each in told if each.kind is not Kind.UNSEEN]
+        unseen = summed(each for each in told if each.kind is Kind.UNSEEN)
+        whole = summed(each for each in told if not each.compiled)
+        # Of 320 unbroken steps those that may be in flight are few.
+        enough = whole.steps * MAX_DOUBT >= IN_FLIGHT * (1 + unseen.breaks)
+        if unseen.steps > MAX_DOUBT * summed(told).steps and enough:
+            return replace(whole, kind=Kind.UNSEEN)
         newest = takewhile(lambda each: each.kind is Kind.UNSEEN or not each.steps, reversed(self._kept))
         few = summed(known).steps < MAX_DOUBT * summed(self._kept).steps
-        if few or summed(newest).wall > seconds(self._patience):
-            known = []
+        known = [] if few or summed(newest).wall > seconds(self._patience) else known
         whole = summed(each for each in known if not each.compiled)
-        if not whole.steps:
-            unseen = summed(each for each in self._kept if each.kind is Kind.UNSEEN and not each.compiled)
-            if unseen.steps > summed(known).steps:
-                # Of 320 unbroken steps those that may be in flight are few.
-                few = unseen.steps * MAX_DOUBT < IN_FLIGHT * (1 + unseen.breaks)
-                return replace(Stretch() if few else unseen, kind=Kind.UNSEEN)
+        if not whole.steps and summed(known).steps >= unseen.steps:
             # Where only completions tell, the device may have worked beneath the compiles.
             whole = summed(each for each in known if each.kind is not Kind.SEEN or each.alone)
             whole = replace(whole, wall=whole.wall - whole.compiling, compiling=0.0, left_out=whole.compiling)

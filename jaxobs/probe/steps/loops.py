@@ -21,10 +21,10 @@ from jaxobs.plugin.log import warn
 from jaxobs.plugin.span_context import current_span_context
 from jaxobs.vocabulary.text import MAX_LOOP_NAMES, OTHER
 
-EVERY = (1, 5, 17, 101, 499)
+EVERY = (1, 7, 17, 101, 499)
 """One turn in so many is asked whether the device is done, and goes into the loop's average duration; the others skip
-that work. They are counted, as of turns picked by time too many would follow upon a wait; and it is a prime, so that a
-host that waits in each tenth or hundredth turn is met waiting as often as it waits."""
+that work. They are counted, as of turns picked by time too many would follow upon a wait; and it is a prime, but none of
+ten's, so that a host that waits in each tenth or hundredth turn is met waiting as often as it waits."""
 
 PAIRED = EVERY[1]
 """Where one turn in so many is asked, the next is, too: where the first leaves the device idle, it is known when the run
