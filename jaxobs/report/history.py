@@ -30,7 +30,8 @@ _RECORDED: Final = 8
 _OF_A_LOOP: Final = ("steps_per_second", "tokens_per_second", "mfu")
 
 AFTER: Final = 5.0
-"""Seconds after a loop's end in which what it recorded is kept: its last values and those of an evaluation come then."""
+"""Seconds after a loop's end in which its rates and what it recorded are kept: its last ones come then, and those of an
+evaluation."""
 
 _FUNCTIONS: Final = 40
 """Most functions whose recompiles are kept."""
@@ -118,9 +119,9 @@ def _values(document: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
     loops = document.get("loops") or {}
     for name in longest_loops(document)[:_LOOPS]:
         loop = loops[name]
-        yield from _numbers(("loops", name), {key: loop.get(key) for key in _OF_A_LOOP})
         yield from _numbers(("loops", name, "components"), loop.get("components"))
         if (loop.get("left_seconds") or 0.0) < AFTER:
+            yield from _numbers(("loops", name), {key: loop.get(key) for key in _OF_A_LOOP})
             yield from list(_numbers(("loops", name, "recorded"), loop.get("recorded")))[:_RECORDED]
     holders = [("process", document.get("process") or {})]
     holders += [(f"device {device.get('device')}", device) for device in document.get("devices") or ()]

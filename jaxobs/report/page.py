@@ -169,7 +169,7 @@ def _over_time(view: View) -> Element | None:
     times = view.trend.times
     step = max(1, math.ceil(len(times) / MAX_MOMENTS_LISTED))
     rows = [{"index": index} for index in range(len(times) - 1, -1, -step)]
-    columns = [Column("seconds ago", lambda row: f"{-times[row['index']]:.0f}"), *map(_listed, curves)]
+    columns = [Column("seconds ago", lambda row: f"{abs(times[row['index']]):.0f}"), *map(_listed, curves)]
     listed = folded("As a table", table(columns, rows, caption="Over time"), name="speed-table")
     return card("Over time", *drawn, listed, name="speed")
 
@@ -239,13 +239,13 @@ def compilations(view: View) -> Element | None:
         advised = tag("ol", *(tag("li", *with_code(piece)) for piece in todo), class_="advice")
         parts += [tag("p", *with_code(why)), advised]
     functions = table(tables.FUNCTIONS, rows, caption="Compiled functions", most=MAX_ROWS)
-    took = f"{count(number, 'compile')} took {duration(all_compile_seconds(view.document))}"
+    took = f"{count(number, 'compile')} took {duration(all_compile_seconds(view.document))}" if number else ""
     return card(
         title,
         *parts,
         folded(f"Functions ({len(rows) + left_out})", functions, name="functions-table"),
         name="compiles",
-        note=f"at least {took}" if left_out else took,
+        note=f"at least {took}" if left_out and took else took,
     )
 
 

@@ -28,8 +28,8 @@ difference over their sum) is above CLEAR, so that a low confidence must have an
 WORTH_SAYING: Final = 0.01
 """Share of the run's time from which on recompilations are mentioned; below it there is little to gain."""
 
-UNMODELLED: Final = "work whose cost is not known"
-"""What a sentence calls the label `unmodelled`."""
+ALL: Final = 0.999
+"""Share from which on seconds are all of a loop's: they are sums of the same, each rounded in its own way."""
 
 OF_ARGUMENTS: Final = ("shape", "dtype", "weak_type", "sharding")
 """Causes that are a property of the argument that is named with them."""
@@ -166,19 +166,30 @@ def clock(unix: float) -> str:
 def loop_sentence(document: Document, name: str) -> str:
     """The pace of a loop, and what limits it."""
     loop = (document.get("loops") or {})[name]
-    return _ended(loop, name) or f"{code(name)} {_pace(loop)} {_limit(loop)}"
+    is_over = bool((document.get("process") or {}).get("ended"))  # of a job's last loop its pace is told
+    return _ended(loop, name, is_over) or f"{code(name)} {_pace(loop)} {_limit(loop)}"
 
 
-def _ended(loop: Document, name: str) -> str | None:
-    """How long ago a loop ended of which there is no rate now, and what took most of its time; None for others."""
-    ago, steps = loop.get("left_seconds"), loop.get("steps")
-    if ago is None or loop.get("steps_per_second") is not None or not steps:
+def _ended(loop: Document, name: str, is_over: bool) -> str | None:
+    """How long ago a loop ended, while its job goes on, its pace, and what took most of its time; None for others."""
+    ago, steps, is_rated = loop.get("left_seconds"), loop.get("steps"), loop.get("steps_per_second") is not None
+    if ago is None or (is_over and is_rated) or not steps:
         return None
     said = f"{code(name)} ended {duration(ago)} ago after {count(steps, 'step')}."
-    spent = loop.get("components") or {}
+    said += f" It {_pace(loop).replace('runs', 'ran', 1).replace('takes', 'took', 1)}" if is_rated else ""
+    spent = spent_by_part(loop)
     most = max(spent, key=spent.__getitem__, default=None)
     share = spent[most] / sum(spent.values()) if most and any(spent.values()) else 0.0
-    return f"{said} Most of its time went to **{most}** ({rough_percent(share)})." if share else said
+    return f"{said} Most of its time went to **{named(most)}** ({rough_percent(share)})." if share else said
+
+
+def spent_by_part(loop: Document) -> Document:
+    """Seconds of a loop's time by component: as they were charged; where it is young, by what is known of it now."""
+    charged = loop.get("components") or {}
+    whole, shares = sum(charged.values()), (loop.get("bottleneck") or {}).get("shares")
+    if not shares or (loop.get("recent_seconds") or 0.0) < ALL * whole:
+        return charged
+    return {word: share * whole for word, share in shares.items()}
 
 
 def _meanwhile(document: Document, name: str) -> Iterator[str]:
@@ -224,20 +235,25 @@ def _limit(loop: Document) -> str:
     largest = max(shares, key=shares.__getitem__, default=None)
     if not label or (label == "unknown" and label != largest and (reason or not shares)):
         return f"What limits it is not known: {reason or 'too little was seen'}."
-    next_share = f" ({rough_percent(shares[second])})" if second in shares else ""
+    by, then = named(label), named(second)
+    then += f" ({rough_percent(shares[second])})" if second in shares else ""
     if label == "unknown":
         much = rough_percent(shares.get(label, 0.0))
         known = second in shares and second != label
-        beside = f"; {second} takes {rough_percent(shares[second])}" if known else ""
+        beside = f"; {named(second)} takes {rough_percent(shares[second])}" if known else ""
         return f"What it spends {much} of its time on is not known: {why_unknown(loop)}{beside}."
     share = f" ({rough_percent(shares[label])} of the time)" if label in shares else ""
     unsure = (verdict.get("confidence") or 0.0) < CLEAR
     if unsure and shares.get(label, 0.0) > APART * shares.get(second, 0.0):
-        return f"It seems to be limited by {label}{share}, which is not sure."
+        return f"It seems to be limited by {by}{share}, which is not sure."
     if unsure and second:
-        return f"Two things limit it about as much: {label}{share} and {second}{next_share}."
-    by = UNMODELLED if label == "unmodelled" else label
-    return f"It is limited by **{by}**{share}{f', then {second}{next_share}' if second else ''}."
+        return f"Two things limit it about as much: {by}{share} and {then}."
+    return f"It is limited by **{by}**{share}{f', then {then}' if second else ''}."
+
+
+def named(label: str | None) -> str:
+    """What a sentence calls a label."""
+    return "work whose cost is not known" if label == "unmodelled" else str(label)
 
 
 def _compiling(document: Document) -> Iterator[str]:

@@ -27,6 +27,7 @@ from jaxobs.report.sentence import (
     loop_sentence,
     plain,
     slowdown_sentence,
+    spent_by_part,
     without_quotes,
 )
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
@@ -238,9 +239,12 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
         if iterations and step_seconds is not None:
             each = duration(step_seconds / iterations)
             yield f"  a step of {name} is one call with {count(iterations)} iterations of {each}"
-        shares = _shares(loop.get("components") or (loop.get("bottleneck") or {}).get("shares") or {})
-        if shares:
-            then = ", as known at the time" * (dict(shares).get("unknown", 0.0) >= 0.05)  # as on the page
+        spent = spent_by_part(loop)
+        if shares := _shares(spent or (loop.get("bottleneck") or {}).get("shares") or {}):
+            is_old = (
+                spent is loop.get("components") and dict(shares).get("unknown", 0.0) >= 0.05
+            )  # as on the page
+            then = ", as known at the time" * is_old
             told = ", ".join(f"{word} {rough_percent(share)}" for word, share in shares)
             yield f"  {name} in all{then}: {told}"
         yield from _main_thread(f" of {name}", loop)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from jaxobs.model.snapshot import Document, longest_loops
 from jaxobs.report import tables
 from jaxobs.report.history import NO_TREND, SECONDS, Trend
-from jaxobs.report.sentence import sentence, sentence_without_loop
+from jaxobs.report.sentence import sentence, sentence_without_loop, spent_by_part
 from jaxobs.report.text_table import first_of
 from jaxobs.vocabulary.units import amount, byte_size, duration, rough_percent
 
@@ -21,9 +21,6 @@ MIN_SPAN: Final = 60.0
 
 OVER: Final = 600.0
 """Seconds after which a loop that was left is over: a pretraining is, and what lies between two epochs is shorter."""
-
-RECENT: Final = 30.0
-"""Seconds of a loop from which on the parts of its steps are those of late: the window of the bottleneck."""
 
 MAX_MOMENTS: Final = 120
 """Most moments in a chart over time: more could not be told apart on a screen."""
@@ -188,12 +185,12 @@ def _is_mfu_again(loop: Document, key: str) -> bool:
 def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
     """Mean seconds of a step by component, and over which time in words.
 
-    The time is the last half minute, by the shares that the bottleneck is told by; else, as in a page that is kept or
-    where something was compiled, which step times leave out, all since the loop began.
+    The time is the last half minute, by the shares that the bottleneck is told by; else, as in a page that is kept, of a
+    young loop, or where something was compiled, which step times leave out, all since the loop began.
     """
     shares, each = (view.chosen.get("bottleneck") or {}).get("shares"), view.chosen.get("step_seconds")
-    spent = view.chosen.get("components") or {}
-    is_old = sum(spent.values()) >= RECENT
+    spent = spent_by_part(view.chosen)
+    is_old = spent is view.chosen.get("components")
     if view.live and is_old and shares and each is not None and shares.get("compile", 0.0) < VISIBLE:
         return {part: share * each for part, share in shares.items()}, "over the last half minute"
     turns = view.chosen.get("steps") or 0

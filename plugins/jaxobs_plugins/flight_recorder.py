@@ -15,7 +15,7 @@ from typing import Any, Final
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import Span
 from jaxobs.plugin.base import Exporter
-from jaxobs.plugin.files import GrowingFile
+from jaxobs.plugin.files import GrowingFile, why_not_kept
 from jaxobs.plugin.protocol import Agent, Batch
 from jaxobs.report.postmortem import BEFORE, RECORDER, Moment
 from jaxobs.report.runs import is_kept, make_folder
@@ -115,7 +115,7 @@ class FlightRecorder(Exporter):
             self._file.append(b"".join(map(_line, lines)), who, lambda: _line(head))
             self._said = False
         except (OSError, ValueError) as error:
-            if not self._said:
+            if not (self._said or why_not_kept(self._agent.settings)):  # which the run's record has said
                 why = getattr(error, "strerror", None) or error
                 self._agent.log(f"the last minutes of the run are not kept: {why}")
             self._said = True

@@ -14,6 +14,7 @@ from jaxobs.report.sentence import (
     sentence,
     sentence_without_loop,
     slowdown_sentence,
+    spent_by_part,
     why_unknown,
     without_quotes,
 )
@@ -74,7 +75,34 @@ def test_of_a_loop_that_ended_long_ago_its_whole_is_told() -> None:
         "`train` ended 36 s ago after 1,200 steps. Most of its time went to input (75 %)."
     )
     assert "after 1 step." in said(**{**ENDED, "steps": 1})
-    assert said(left_seconds=3.0).startswith("`train` runs at 18 steps/s"), "rates still reach there"
+
+
+def test_of_a_loop_that_ended_just_now_its_pace_is_told_as_one_that_was() -> None:
+    """For half a minute it was said to run at the rate of its end."""
+    just_now = {"left_seconds": 3.0, "components": {"compute": 40.0, "input": 20.0}}
+    assert said(**just_now) == (
+        "`train` ended 3 s ago after 1,200 steps. It ran at 18 steps/s, MFU 24 %. Most of its time went to compute (67 %)."
+    )
+    assert "It took 55 ms a step, MFU 24 %." in said(steps=1, **just_now)
+    over = {"process": {"ended": "ended"}, "loops": {"train": LOOP | just_now}}
+    assert plain(sentence(over, "train")).startswith("`train` runs at 18 steps/s"), "the summary tells what it was"
+
+
+def test_what_is_said_of_a_young_loop_is_said_of_all_its_time() -> None:
+    """Its table had been charged before a run was timed, and named another part than the sentence above it."""
+    charged = {"unknown": 40.0, "compute": 20.0}
+    young = {**LOOP, "components": charged, "recent_seconds": 60.0, "left_seconds": 3.0}
+    assert spent_by_part(young) == pytest.approx({"compute": 37.8, "input": 12.0})
+    assert spent_by_part(young | {"recent_seconds": 30.0}) is charged
+
+
+def test_work_whose_cost_is_not_known_is_called_so_wherever_it_stands() -> None:
+    shares = {"unmodelled": 0.98, "unknown": 0.02}
+    for confidence in (0.05, 0.9):
+        verdict = {"label": "unmodelled", "runner_up": "unknown", "confidence": confidence, "shares": shares}
+        assert "limited by work whose cost is not known (98 % of the time)" in said(bottleneck=verdict)
+    second = {"label": "compute", "runner_up": "unmodelled", "confidence": 0.9, "shares": {"compute": 1.0}}
+    assert said(bottleneck=second).endswith("then work whose cost is not known.")
 
 
 def test_one_step_is_a_time_and_no_rate() -> None:
@@ -93,7 +121,7 @@ def test_beside_a_loop_without_steps_of_late_what_is_under_way_is_told() -> None
         "not known: no step. The job has been in `evaluation` for 36 s."
     )
     left = evaluates | {"loops": {"train": LOOP | {"left_seconds": 3.0}}}
-    assert plain(sentence(left, "train")).endswith("input (20 %). The job has been in `evaluation` for 36 s.")
+    assert plain(sentence(left, "train")).endswith("MFU 24 %. The job has been in `evaluation` for 36 s.")
     other = {"process": {}, "loops": {"train": quiet, "eval": LOOP}}
     assert plain(sentence(other, "train")).endswith("Meanwhile `eval` runs at 18 steps/s, MFU 24 %.")
     assert "Meanwhile" not in plain(sentence(other, "eval"))

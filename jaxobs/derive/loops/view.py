@@ -63,6 +63,8 @@ class LoopView:
     examples: Figure[float]
     tokens: Figure[float]
     wall_seconds: float
+    recent_seconds: float
+    """Of these, those that the bottleneck is told by; all of them, where the loop is young."""
     step_seconds: Figure[float]
     device_seconds_per_step: Figure[float]
     step_seconds_source: Figure[str]
@@ -108,6 +110,7 @@ def loop_view(loop: Loop) -> LoopView:
         examples=loop.amount("examples"),
         tokens=loop.amount("tokens"),
         wall_seconds=loop.wall,
+        recent_seconds=loop.whole.wall,
         step_seconds=Figure(rated.wall / rated.steps if known else None, few or note),
         device_seconds_per_step=_device_seconds(loop),
         step_seconds_source=figure(source if known else None, note),
