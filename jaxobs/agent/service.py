@@ -154,6 +154,8 @@ class Service:
         self._tell_again = 0
         """When it is told again if it still lasts, in monotonic nanoseconds."""
         self._waited_for = False
+        self._ending: State = "killed"
+        """How the job ends, as it has said; that it was killed, before it has."""
         self._interval = float(self.settings["interval"])
         self._due = monotonic() + min(self._interval, FIRST_SECONDS)
         """When the next snapshot is made and exported, by `monotonic()`."""
@@ -233,7 +235,7 @@ class Service:
                     break
                 self.fold.observation.last_heard = now()
                 waiting = list(frames.feed(piece))
-        self._end(*(finish or (None, "killed")))
+        self._end(*(finish or (None, self._ending)))
 
     def _take(self, kind: bytes, body: Any) -> tuple[float, State] | None:
         if kind == wire.EVENTS:
@@ -245,6 +247,8 @@ class Service:
             self._answer(*body)
         elif kind == wire.VALUES:
             self._values_due = self._due = monotonic()
+        elif kind == wire.ENDING:
+            self._ending = body
         elif kind == wire.FINISH:
             return float(body[0]), body[1]
         return None

@@ -36,6 +36,7 @@ REPLY = b"R"  # agent to job: (request number, answer)
 ADDRESS = b"A"  # agent to job: (URL of `/metrics`, file for a killed job's last summary), each may be None
 LOG = b"L"  # agent to job: one line for the logger `jaxobs`
 FOLDED = b"K"  # agent to job: the number of further frames of events that are folded
+ENDING = b"D"  # job to agent: how it ends; what it has still to tell follows, if there is time for it
 FINISH = b"F"  # job to agent: nothing follows; the most seconds that the job waits, and how it ends
 LAST = b"Z"  # agent to job, before it closes the pipe: (the last snapshot, what exporters have not delivered, by name)
 STARTED = b"S"  # agent to job, first: its process number

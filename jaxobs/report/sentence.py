@@ -172,7 +172,11 @@ def loop_sentence(document: Document, name: str) -> str:
 
 def _ended(loop: Document, name: str, is_over: bool) -> str | None:
     """How long ago a loop ended, while its job goes on, its pace, and what took most of its time; None for others."""
-    ago, steps, is_rated = loop.get("left_seconds"), loop.get("steps"), loop.get("steps_per_second") is not None
+    ago, steps, is_rated = (
+        loop.get("left_seconds"),
+        loop.get("steps"),
+        loop.get("steps_per_second") is not None,
+    )
     if ago is None or (is_over and is_rated) or not steps:
         return None
     said = f"{code(name)} ended {duration(ago)} ago after {count(steps, 'step')}."

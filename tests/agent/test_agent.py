@@ -8,6 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ import pytest
 from benchmarks.costs.decoding import compiled_module
 from jaxobs.agent import analysis
 from jaxobs.agent.analysis import Analysis, ModuleDone
+from jaxobs.flow import wire
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now, wall_now
 from jaxobs.model.events import (
     BackendFound,
@@ -26,6 +28,8 @@ from jaxobs.model.events import (
     Measured,
     StepEnded,
 )
+from jaxobs.report.record import decoded
+from jaxobs.report.runs import RECORD
 from tests.agent.beside import AgentProcess
 from tests.derive.made_up import unexplained
 
@@ -143,6 +147,22 @@ def test_at_the_end_of_the_pipe_the_port_is_closed_and_the_process_gone(start_ag
     assert time.monotonic() - began < 8.0
     psutil.wait_procs([process], timeout=20.0)
     assert not process.is_running()
+
+
+@pytest.mark.parametrize("ending", ["ended", "crashed", None])
+def test_a_job_that_said_how_it_ends_was_not_killed(
+    start_agent: Start, tmp_path: Path, ending: str | None
+) -> None:
+    """On a busy machine it had no time for more, and was listed as killed."""
+    agent = start_agent(run_folder=str(tmp_path / "run"), run_directory=tmp_path)
+    agent.send([backend(), *steps(2)])
+    process = psutil.Process(agent.snapshot()["agent"]["pid"])
+    if ending is not None:
+        agent.pipe.sendall(wire.frame(wire.ENDING, ending))
+    agent.pipe.close()
+    psutil.wait_procs([process], timeout=20.0)
+    record = decoded((tmp_path / "run" / RECORD).read_bytes(), "run")
+    assert record.content["state"] == (ending or "killed")
 
 
 def test_asked_to_finish_it_flushes_and_ends_well_before_its_deadline(start_agent: Start) -> None:

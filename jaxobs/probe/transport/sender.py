@@ -356,6 +356,7 @@ class Sender:
         """
         if self._agent is not None:
             self._agent.hasten()
+        self._send(wire.frame(wire.ENDING, self.ending), deadline)
         self._flush(max(0.0, deadline - monotonic() - CLOSE_SECONDS))
         if self._agent is not None:
             self._lost_with_agents += wire.count(self._ring.drain())  # there is no time left for these
