@@ -156,11 +156,12 @@ class Fold(Rooms):
     def end(self, now: int, *, by_itself: bool) -> None:
         """Close the run and show what was held back. `by_itself` is false where the job died without reporting it."""
         self._follow(self.loops.inferred.end())
+        last = self.under_way.newest
         if by_itself:  # else it was killed where it stood
             self.hangs.got_on(now, pause=0)
             self.under_way = RunsUnderWay()
         self.loops.place_recorded()
-        goodput = end_run_time(self, now).value
+        goodput = end_run_time(self, now, last).value
         attributes = run_attributes(self.resource, self.loops.steps, goodput, by_itself=by_itself)
         self.spans.run_ended(self.began, now, attributes)
 

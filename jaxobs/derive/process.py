@@ -86,19 +86,20 @@ class RunsUnderWay:
     """The newest run under way; one is enough, as a device runs one after the other."""
 
     def __init__(self) -> None:
-        self._newest: RunUnderWay | None = None
+        self.newest: RunUnderWay | None = None
+        """It is None once the device was done with it, which is not seen where its output died before."""
 
     def seen(self, event: RunUnderWay) -> None:
-        self._newest = event
+        self.newest = event
 
     def ended(self, event: ExecutableRan | StepCompleted) -> None:
         """The device was done with a run, and so with all runs dispatched before it."""
-        if self._newest is not None and event.time >= self._newest.time:
-            self._newest = None
+        if self.newest is not None and event.time >= self.newest.time:
+            self.newest = None
 
     def at(self, now: int) -> RunUnderWay | None:
         """The run that was under way within `FRESH` nanoseconds before `now`, if any."""
-        newest = self._newest
+        newest = self.newest
         return newest if newest is not None and now - newest.time <= FRESH else None
 
     def view(self, now: int, function_of: Callable[[int], str]) -> Figure[Mapping[str, Any]]:

@@ -31,7 +31,7 @@ from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.series import Series
 from jaxobs.derive.spans import FinishedSpans
 from jaxobs.model.clock import ClockAnchor, seconds
-from jaxobs.model.events import memory_need
+from jaxobs.model.events import RunUnderWay, memory_need
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.metrics import Catalogue, DeviceReading
 from jaxobs.roofline_model.bottleneck import Verdict
@@ -217,11 +217,13 @@ def _executables(rooms: Rooms, age: float) -> dict[int, ExecutableView]:
     return {number: checked_executable(view, room) for number, view in table.views.items()}
 
 
-def end_run_time(rooms: Rooms, now: int) -> Figure[float]:
-    """Charge all time of a job that is over, and return its goodput."""
+def end_run_time(rooms: Rooms, now: int, last: RunUnderWay | None) -> Figure[float]:
+    """Charge all time of a job that is over, and return its goodput. `last`: a run whose end was not seen."""
     rooms.run_time.job_ended()
     for loop in rooms.loops.by_name.values():
         loop.update(now, final=True)
+    if last is not None:
+        rooms.run_time.update(last.time, rooms.loops.by_name, None, last.start)
     _update_run_time(rooms, now)
     return rooms.run_time.goodput(rooms.loops.inferred.turned_away)
 

@@ -28,6 +28,20 @@ def test_of_a_job_that_was_killed_the_run_under_way_is_known() -> None:
         assert (fold.snapshot(at(10)).to_dict()["process"]["running"] is None) == by_itself
 
 
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_its_time_is_productive_as_far_as_it_was_heard_of_where_its_end_was_not_seen(by_itself: bool) -> None:
+    """The result of a call that was everything died as soon as the host had waited for it: goodput was 9 %."""
+    fold = applied(new_fold(), [*WATCHED, compiled(0.5, 1.0), step(0, 1, 4, runs=(1,))])
+    for second in range(6, 25):
+        fold.apply(RunUnderWay(1, at(4), at(second)))
+        fold.apply(ProbeReported(0, 0, 0, 0, 0.0, at(second)))
+        fold.snapshot(at(second))
+    fold.end(at(30), by_itself=by_itself)
+    seconds = fold.run_time.seconds
+    assert seconds["productive"] == pytest.approx(23.0)
+    assert sum(seconds.values()) == pytest.approx(30.0)
+
+
 def test_a_run_that_is_not_heard_of_any_more_is_not_said_to_run() -> None:
     fold = applied(new_fold(), [*WATCHED, RunUnderWay(1, at(1), at(4))])
     assert fold.snapshot(at(60)).to_dict()["process"]["running"] is None
