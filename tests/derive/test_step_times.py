@@ -202,7 +202,7 @@ def test_a_rate_of_before_the_completions_stopped_is_none_of_now() -> None:
         if number % 80 == 0:
             rate = fold.snapshot(at(now)).to_dict()["loops"]["train"]["steps_per_second"]
     assert now > 20
-    assert rate == pytest.approx(80, rel=0.1)
+    assert 67 < rate <= number / now, "of all steps that are told by now, as they are of the last half minute"
 
 
 def test_steps_of_seconds_tell_what_their_run_takes_where_the_host_is_ahead() -> None:

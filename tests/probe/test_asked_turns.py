@@ -14,6 +14,7 @@ from jaxobs.probe.steps.loops import (
     ASKED_APART,
     COMPLETIONS,
     EVERY,
+    GAPS,
     PAIRED,
     LoopState,
     UnmarkedCalls,
@@ -21,14 +22,14 @@ from jaxobs.probe.steps.loops import (
 
 
 def test_of_short_turns_each_nth_is_asked_and_each_of_long_ones() -> None:
-    for turn, every in ((10_000, 499), (1_000_000, 101), (5_000_000, PAIRED), (20_000_000, 1), (10**10, 1)):
+    for turn, every in ((10_000, 521), (1_000_000, 123), (5_000_000, PAIRED), (20_000_000, 1), (10**10, 1)):
         turns = LoopState("train")
         turns.enter(0, 0, None)
         for number in range(COMPLETIONS + 1):
             turns.completed(number)
         at = [turns.asks(number, number * turn) for number in range(20_000)]
         assert turns.every == every
-        assert sum(at[10_000:]) == pytest.approx((2 if every == PAIRED else 1) * 10_000 / every, abs=2)
+        assert sum(at[10_000:]) == pytest.approx((2 if every == PAIRED else 1) * 10_000 / every, rel=0.04)
         assert every * turn >= ASKED_APART or every == EVERY[-1]
 
 
@@ -61,9 +62,10 @@ def test_until_two_completions_are_told_each_turn_is_asked_and_then_the_last_of_
     assert not any(turns.asks(number, second) for number in range(310, 490))
 
 
-@pytest.mark.parametrize("waits", [2, 10, 20, 50, 100])
+@pytest.mark.parametrize("waits", [2, 3, 5, 7, 10, 17, 18, 20, 50, 100])
 @pytest.mark.parametrize("every", EVERY)
-def test_a_host_that_waits_in_each_tenth_turn_is_met_as_often_as_it_waits(every: int, waits: int) -> None:
+def test_a_host_that_waits_in_each_nth_turn_is_not_met_waiting_in_all(every: int, waits: int) -> None:
+    """Where one turn in seven was asked, and the loss was read in each seventh, the host seemed to wait in all."""
     turns = LoopState("train")
     turns.give_up()
     turns.every = every
@@ -71,9 +73,9 @@ def test_a_host_that_waits_in_each_tenth_turn_is_met_as_often_as_it_waits(every:
     for number in range(every * waits * 10):
         turns.asks(number, 10**9)
         counted += [number] if turns.counted else []
-    for phase in range(waits):
+    for phase in range(waits) if every > 1 else ():
         met = sum(number % waits == phase for number in counted)
-        assert met == len(counted) / waits
+        assert met <= 2 * len(counted) / waits + 2
 
 
 @pytest.mark.parametrize("passed", [None, 40, 700])
@@ -85,14 +87,14 @@ def test_turns_between_two_that_are_asked_are_passed_over_and_no_others(
     turns.give_up()
     turns.enter(30, 10**9, passed)
     turns.every = every
-    asked = [number for number in range(30, 2_000) if turns.asks(number, 10**9)]
-    followed = [turns.next_asked(29)]
-    while (following := turns.next_asked(followed[-1])) <= asked[-1]:
-        followed.append(following)
-    # Within the end of a pass it stops looking ahead: a turn that is asked says for itself that the next one may be.
-    assert set(followed) <= set(asked)
-    for number in sorted(set(range(30, asked[-1])) - set(asked)):
-        assert turns.next_asked(number) == next(each for each in asked if each > number)
+    asked = [number for number in range(30, 6_000) if turns.asks(number, 10**9)]
+    looked_at, number = 0, 30
+    while number < asked[-1]:  # as of a loop's turns: of each that is not asked the next is looked for
+        following = number + 1 if turns.asks(number, 10**9) else turns.next_asked(number)
+        assert number < following <= next(each for each in asked if each > number)
+        looked_at, number = looked_at + 1, following
+    # After one that is asked for another reason than its number the next are looked at one by one.
+    assert looked_at <= 3 * len(asked) + 2 * GAPS[every][1]
 
 
 def test_the_pace_of_turns_is_that_of_all_passes_without_what_is_between_them() -> None:

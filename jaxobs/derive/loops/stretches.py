@@ -103,7 +103,7 @@ class Stretch:
     doubtful: float = 0.0
     """Seconds of `wall` in which the device may have worked for others, or on what was dispatched before."""
     ahead: bool = False
-    """Whether the host was ahead of the device throughout, which then worked all the time."""
+    """Whether the host was ahead of the device throughout, which then worked all the time: it never waited of late."""
     worked: float = 0.0  # seconds that began with all steps dispatched: the device was busy in them
 
     @property
@@ -404,7 +404,8 @@ class Stretches:
             self._patience = max(COMPLETIONS_MISSING, 3 * (end - start))
             own = ended.wall - ended.compiling - ended.input - ended.checkpoint
             alike = {each.each_ran for each in steps}
-            ended.ahead = self._mark_seen and end > last.end and own > (1 - MAX_DOUBT) * ended.wall
+            is_all_work = own > (1 - MAX_DOUBT) * ended.wall and not self.idle_at_ends
+            ended.ahead = self._mark_seen and end > last.end and is_all_work
             ended.worked = ended.wall if self._mark_seen and last.end <= start else 0.0
             if not ended.breaks and len(alike) == 1:
                 ended.spacing = alike.pop() or ()

@@ -21,10 +21,20 @@ from jaxobs.plugin.log import warn
 from jaxobs.plugin.span_context import current_span_context
 from jaxobs.vocabulary.text import MAX_LOOP_NAMES, OTHER
 
-EVERY = (1, 7, 17, 101, 499)
+GOLDEN = (5**0.5 - 1) / 2
+EVERY, _SHARES, _GAPS = (
+    (1, 7, 18, 123, 521),
+    (0, 4, 6, 10, 13),
+    ((1, 1), (5, 8), (13, 21), (89, 144), (377, 610)),
+)
 """One turn in so many is asked whether the device is done, and goes into the loop's average duration; the others skip
-that work. They are counted, as of turns picked by time too many would follow upon a wait; and it is a prime, but none of
-ten's, so that a host that waits in each tenth or hundredth turn is met waiting as often as it waits."""
+that work. They are chosen by number, as of turns picked by time too many would follow upon a wait, and in no period: turn
+n is one of them where the fractional part of n times GOLDEN is below a power of GOLDEN, here by its exponent. So a host
+that waits in each tenth turn, or each seventh, is met waiting as often as it waits. From one of them to the next it is
+one of two Fibonacci numbers (the three-distance theorem: Sós, 1958)."""
+
+SHARE = {every: GOLDEN**power for every, power in zip(EVERY, _SHARES, strict=True)}
+GAPS = dict(zip(EVERY, _GAPS, strict=True))
 
 PAIRED = EVERY[1]
 """Where one turn in so many is asked, the next is, too: where the first leaves the device idle, it is known when the run
@@ -92,8 +102,8 @@ class AskedTurns:
             self.every = next((every for every in EVERY if every * passed >= ASKED_APART * turns), EVERY[-1])
             self._number, self._at = number, at
         self._at = self._at or at
-        self.counted = (number - 1) % self.every == 0
-        follows = self.every == PAIRED and (number - 2) % PAIRED == 0
+        self.counted = self._counts(number)
+        follows = self.every == PAIRED and self._counts(number - 1)
         ends = self.last is not None and abs(number - self.last) <= LAST_TURNS
         # A loop of which none came in so many turns, as where nothing is watched, is not held up for it in each.
         soon = self.completions < COMPLETIONS and number < EVERY[-1]
@@ -104,9 +114,16 @@ class AskedTurns:
         """Whether of the run of the next turn, but not of this one, it will be known that the device was idle before."""
         return self.counted and self.left_idle and self.every == PAIRED
 
+    def _counts(self, number: int) -> bool:
+        return number * GOLDEN % 1.0 < SHARE[self.every]
+
     def next_asked(self, number: int) -> int:
-        """The next turn after that of `number` which is asked by count, or because the pass may end with it."""
-        by_count = number + 1 + -number % self.every
+        """The next turn after that of `number` which may be asked by count, or because the pass may end with it."""
+        counted = next(filter(self._counts, (number, number - 1, number - 2)), None)
+        short, long = GAPS[self.every]
+        by_count = number + 1  # it then tells for itself
+        if counted is not None:
+            by_count = max(by_count, counted + (short if self._counts(counted + short) else long))
         ending = by_count if self.last is None else self.last - LAST_TURNS
         return ending if number < ending < by_count else by_count
 
