@@ -19,6 +19,7 @@ from jaxobs.model.source_files import DEMONSTRATION, is_installed
 from jaxobs.plugin.frames import collector_paused
 from jaxobs.plugin.wrapping import INTERNAL
 from jaxobs.vocabulary.activities import (
+    CALLBACK,
     COMPILE,
     DEVICE,
     DISPATCH,
@@ -54,6 +55,9 @@ JAX = frozenset({"jax", "jaxlib"})
 COMPILING = ("/_src/compiler.py", "/interpreters/partial_eval.py", "/interpreters/mlir.py", "/_src/stages.py")
 """Files of JAX (0.6 to 0.12) one of which is on the stack whenever it traces, lowers or compiles."""
 
+CALLING_BACK = ("/_src/callback.py", "/_src/debugging.py")
+"""Files of JAX (0.6 to 0.12) from which a program on the device calls a function of the user's, and waits for it."""
+
 PLACING = frozenset({
     "device_put", "device_put_sharded", "device_put_replicated", "array", "asarray",
     "make_array_from_process_local_data",
@@ -70,6 +74,9 @@ LOADERS = frozenset({
 
 LOADER_FILES = ("/torch/utils/data/", "/tensorflow/python/data/", "/keras/src/trainers/data_adapters/")
 """Parts of larger packages that load data."""
+
+TO_THREAD = ("threads", "to_thread")
+"""Module and function of asyncio's wait for a function on another thread, which may do anything."""
 
 QUEUES = frozenset({("queue", "get"), ("queues", "get"), ("pool", "next")})
 """Module and function of the queues of the standard library, asyncio's too, and of `multiprocessing.Pool.imap()`."""
@@ -140,6 +147,9 @@ class Describer:
         self, stack: Stack, names: tuple[str, ...], *, on_processor: bool | None, in_python: bool
     ) -> str:
         in_jax = None if in_python else self._of_jax(stack, names, on_processor)
+        outside = [] if stack.mine is None else stack.frames[stack.mine :]
+        if any(frame.f_code.co_filename.endswith(CALLING_BACK) for frame in outside):
+            return CALLBACK
         if _compiles(stack):
             in_jax = COMPILE
         iterators = _iterators(stack)
@@ -155,7 +165,8 @@ class Describer:
             return in_jax
         if in_python:
             return PROCESSOR
-        if on_processor is None or (on_processor and _may_be_jitted(stack, names)):
+        below = [(module(frame.f_code.co_filename), frame.f_code.co_name) for frame, _ in stack.below]
+        if on_processor is None or TO_THREAD in below or (on_processor and _may_be_jitted(stack, names)):
             return UNKNOWN
         return PROCESSOR if on_processor else WAITING
 

@@ -39,6 +39,7 @@ DOING: Final = {
     activities.DEVICE: "waiting for the device",
     activities.INPUT: "waiting for its input",
     activities.MARKED_INPUT: "waiting for its input",
+    activities.CALLBACK: "in a callback",
     activities.WAITING: "waiting",
     activities.PROCESSOR: "running",
     activities.COMPILE: "compiling",

@@ -38,6 +38,9 @@ from jaxobs.vocabulary.units import ABSENT, amount, byte_size, count, duration, 
 MARK: Final = "*"
 """Marks a value that has a reason beside it, such as an MFU above 1, a lower bound, or a sample."""
 
+MANY_SAMPLES: Final = 30
+"""Samples from which on their number is not mentioned: of fewer a share of a half is off by nine points or more."""
+
 _MEANINGS: Final = {ABSENT: "is not known", MARK: "is known with a reserve"}
 
 _TITLES: Final = {"cost": "cost", "seconds_per_run": "time per run"}
@@ -261,7 +264,9 @@ def _main_thread(whose: str, document: Document) -> Iterator[str]:
     if lines:
         idle = document.get("device_idle")
         beside = "" if idle is None else f"device idle {rough_percent(idle)}; "
-        yield f"  host lines{whose}: {beside}{', '.join(lines)}"
+        samples = document.get("host_samples") or MANY_SAMPLES
+        few = f" (by {count(samples, 'sample')} alone)" if samples < MANY_SAMPLES else ""
+        yield f"  host lines{whose}: {beside}{', '.join(lines)}{few}"
 
 
 def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:

@@ -14,6 +14,8 @@ DEVICE: Final = "device"
 """It waited for a device: for a result, or for room in the queue of a dispatch."""
 DISPATCH: Final = "dispatch"
 """It was on a processor inside a call of JAX's: the host's work, or on a CPU the device's own, run within the call."""
+CALLBACK: Final = "callback"
+"""It was in a function of the user's that a program on the device had called, which waits for it."""
 COMPILE: Final = "compile"
 """JAX traced, lowered or compiled."""
 WAITING: Final = "waiting"
@@ -21,4 +23,4 @@ WAITING: Final = "waiting"
 UNKNOWN: Final = "unknown"
 """The system does not tell whether it was on a processor, or it is not known whose call it was in."""
 
-ACTIVITIES: Final = (PROCESSOR, INPUT, MARKED_INPUT, DEVICE, DISPATCH, COMPILE, WAITING, UNKNOWN)
+ACTIVITIES: Final = (PROCESSOR, INPUT, MARKED_INPUT, DEVICE, DISPATCH, CALLBACK, COMPILE, WAITING, UNKNOWN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -195,6 +196,17 @@ def test_the_summary_names_the_lines_beside_the_idle_time() -> None:
         "waiting for the device 50 %" in text
     )
     assert "train.py:91" not in text
+    assert "alone)" not in text
+
+
+def test_the_summary_tells_where_shares_are_of_few_samples() -> None:
+    """Two of five runs of a program said that it waits for its device for 82 % and 92 %, by seven and nine samples."""
+    rows = (
+        ("train", "train.py:88 collate", "", "processor", 1.0, 1),
+        ("train", "train.py:91 f", "", "device", 8.0, 6),
+    )
+    text = render(half_idle(MainThreadSampled(at(1), at(11), rows)).snapshot(at(11)).to_dict())
+    assert re.search(r"host lines of train: .*waiting for the device .* %\s+\(by 7 samples alone\)", text)
 
 
 rows = st.tuples(

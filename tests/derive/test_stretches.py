@@ -257,6 +257,19 @@ def test_a_few_steps_whose_end_was_seen_do_not_stand_for_many_others() -> None:
     assert stretches.rated() == Stretch(Kind.UNSEEN)
 
 
+@pytest.mark.parametrize("ready", [0, 1])
+def test_a_host_that_waits_now_and_then_is_not_ahead_throughout(ready: int) -> None:
+    """It worked after each fifth result, the device idle meanwhile, and that was taken for the time of its runs."""
+    ended: list[Stretch] = []
+    stretches = Stretches(ended.append)
+    stretches.asked(TurnsAsked("train", 5, ready, at(0.0), 0))
+    for steps in dispatched(20, 0.0, 0.001):
+        stretches.steps_ended(steps)
+    for number, time in ((4, 0.5), (9, 1.0), (14, 1.5)):
+        stretches.completed(done(number, time))
+    assert [each.ahead for each in ended] == [False, not ready, not ready]
+
+
 def test_steps_whose_end_was_seen_do_not_stand_for_more_of_another_pace() -> None:
     """The output of a large step is replaced before it is ready, and is asked no more: a sixth had told all rates."""
     stretches = Stretches(lambda ended: None)

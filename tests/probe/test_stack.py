@@ -34,7 +34,16 @@ from jaxobs.probe.stack import (
 )
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.watched import Watched
-from jaxobs.vocabulary.activities import COMPILE, DEVICE, INPUT, MARKED_INPUT, PROCESSOR, WAITING
+from jaxobs.vocabulary.activities import (
+    CALLBACK,
+    COMPILE,
+    DEVICE,
+    INPUT,
+    MARKED_INPUT,
+    PROCESSOR,
+    UNKNOWN,
+    WAITING,
+)
 
 
 def stack() -> Describer:
@@ -306,6 +315,28 @@ def test_code_that_the_standard_library_has_written_is_no_line_of_the_users() ->
         Batch()
 
     assert seen(makes).line.endswith(f":{makes.__code__.co_firstlineno + 1} makes")
+
+
+def test_a_function_that_a_program_calls_back_is_the_devices_time() -> None:
+    """The backend of a CPU runs a program, and what it calls back, on the thread that calls it."""
+
+    def sleeps(x: Any) -> Any:
+        time.sleep(NAP)
+        return np.asarray(x)
+
+    double = jax.jit(lambda x: 2 * jax.pure_callback(sleeps, jax.ShapeDtypeStruct((), np.float32), x))
+    compiled = double.lower(np.float32(1)).compile()
+    place = seen(lambda: compiled(np.float32(1)).block_until_ready())
+    assert (place.activity, place.waits_in) == (CALLBACK, "time.sleep")
+
+
+def test_what_asyncio_waits_for_on_another_thread_is_not_known() -> None:
+    async def trains() -> None:
+        await asyncio.to_thread(time.sleep, NAP)
+
+    place = seen(lambda: asyncio.run(trains()))
+    assert place.line.endswith(f":{trains.__code__.co_firstlineno + 1} trains")
+    assert place.activity == UNKNOWN
 
 
 def test_a_generator_that_trains_is_no_input() -> None:

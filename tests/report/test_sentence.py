@@ -85,7 +85,9 @@ def test_of_a_loop_that_ended_just_now_its_pace_is_told_as_one_that_was() -> Non
     )
     assert "It took 55 ms a step, MFU 24 %." in said(steps=1, **just_now)
     over = {"process": {"ended": "ended"}, "loops": {"train": LOOP | just_now}}
-    assert plain(sentence(over, "train")).startswith("`train` runs at 18 steps/s"), "the summary tells what it was"
+    assert plain(sentence(over, "train")).startswith("`train` runs at 18 steps/s"), (
+        "the summary tells what it was"
+    )
 
 
 def test_what_is_said_of_a_young_loop_is_said_of_all_its_time() -> None:
