@@ -81,7 +81,8 @@ def test_of_a_loop_that_ended_just_now_its_pace_is_told_as_one_that_was() -> Non
     """For half a minute it was said to run at the rate of its end."""
     just_now = {"left_seconds": 3.0, "components": {"compute": 40.0, "input": 20.0}}
     assert said(**just_now) == (
-        "`train` ended 3 s ago after 1,200 steps. It ran at 18 steps/s, MFU 24 %. Most of its time went to compute (67 %)."
+        "`train` ended 3 s ago after 1,200 steps. It ran at 18 steps/s, MFU 24 %. "
+        "Most of its time went to compute (67 %)."
     )
     assert "It took 55 ms a step, MFU 24 %." in said(steps=1, **just_now)
     over = {"process": {"ended": "ended"}, "loops": {"train": LOOP | just_now}}

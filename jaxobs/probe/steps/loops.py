@@ -80,6 +80,7 @@ class AskedTurns:
         """Whether the output of the newest turn that counts was ready at its end."""
         self._found: deque[tuple[int, bool]] = deque(maxlen=MAX_OTHERS)
         self._number = self._at = self._away_since = self._pass_seen = 0
+        self._next_counted = 0, 0
 
     def enter(self, number: int, at: int, turns: int | None) -> None:
         """Note that a pass begins with the turn of that number; the one before had so many turns."""
@@ -118,12 +119,15 @@ class AskedTurns:
         return number * GOLDEN % 1.0 < SHARE[self.every]
 
     def next_asked(self, number: int) -> int:
-        """The next turn after that of `number` which may be asked by count, or because the pass may end with it."""
-        counted = next(filter(self._counts, (number, number - 1, number - 2)), None)
-        short, long = GAPS[self.every]
-        by_count = number + 1  # it then tells for itself
-        if counted is not None:
-            by_count = max(by_count, counted + (short if self._counts(counted + short) else long))
+        """The next turn after that of `number` which is asked by its number, or because the pass may end with it."""
+        (every, by_count), (short, long) = self._next_counted, GAPS[self.every]
+        if every != self.every:
+            by_count = next(
+                filter(self._counts, range(number, -1, -1))
+            )  # each number has 0 before it, which counts
+        while by_count <= number:
+            by_count += short if self._counts(by_count + short) else long
+        self._next_counted = self.every, by_count
         ending = by_count if self.last is None else self.last - LAST_TURNS
         return ending if number < ending < by_count else by_count
 
