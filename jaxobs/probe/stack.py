@@ -55,7 +55,7 @@ JAX = frozenset({"jax", "jaxlib"})
 COMPILING = ("/_src/compiler.py", "/interpreters/partial_eval.py", "/interpreters/mlir.py", "/_src/stages.py")
 """Files of JAX (0.6 to 0.12) one of which is on the stack whenever it traces, lowers or compiles."""
 
-CALLING_BACK = ("/_src/callback.py", "/_src/debugging.py")
+CALLING_BACK = ("/callback.py", "/debugging.py")
 """Files of JAX (0.6 to 0.12) from which a program on the device calls a function of the user's, and waits for it."""
 
 PLACING = frozenset({
@@ -147,8 +147,8 @@ class Describer:
         self, stack: Stack, names: tuple[str, ...], *, on_processor: bool | None, in_python: bool
     ) -> str:
         in_jax = None if in_python else self._of_jax(stack, names, on_processor)
-        outside = [] if stack.mine is None else stack.frames[stack.mine :]
-        if any(frame.f_code.co_filename.endswith(CALLING_BACK) for frame in outside):
+        outside = list(zip(stack.frames, stack.owners, strict=True))[len(stack.below) :]
+        if any(owner in JAX and frame.f_code.co_filename.endswith(CALLING_BACK) for frame, owner in outside):
             return CALLBACK
         if _compiles(stack):
             in_jax = COMPILE
