@@ -22,19 +22,18 @@ from jaxobs.plugin.span_context import current_span_context
 from jaxobs.vocabulary.text import MAX_LOOP_NAMES, OTHER
 
 GOLDEN = (5**0.5 - 1) / 2
-EVERY, _SHARES, _GAPS = (
-    (1, 7, 18, 123, 521),
-    (0, 4, 6, 10, 13),
-    ((1, 1), (5, 8), (13, 21), (89, 144), (377, 610)),
-)
+"""The number of which multiples, without their whole part, come nearest to lying evenly: they resonate with no period."""
+
+_CHOSEN = {1: (0, (1, 1)), 7: (4, (5, 8)), 18: (6, (13, 21)), 123: (10, (89, 144)), 521: (13, (377, 610))}
+EVERY = tuple(_CHOSEN)
 """One turn in so many is asked whether the device is done, and goes into the loop's average duration; the others skip
 that work. They are chosen by number, as of turns picked by time too many would follow upon a wait, and in no period: turn
-n is one of them where the fractional part of n times GOLDEN is below a power of GOLDEN, here by its exponent. So a host
-that waits in each tenth turn, or each seventh, is met waiting as often as it waits. From one of them to the next it is
-one of two Fibonacci numbers (the three-distance theorem: Sós, 1958)."""
+n is one of them where the fractional part of n times GOLDEN is below a power of GOLDEN, whose exponent stands first. So a
+host that waits in each tenth turn, or each seventh, is met waiting as often as it waits. From one of them to the next it
+is one of two Fibonacci numbers (the three-distance theorem: Sós, 1958)."""
 
-SHARE = {every: GOLDEN**power for every, power in zip(EVERY, _SHARES, strict=True)}
-GAPS = dict(zip(EVERY, _GAPS, strict=True))
+SHARE = {every: GOLDEN**power for every, (power, _) in _CHOSEN.items()}
+GAPS = {every: gaps for every, (_, gaps) in _CHOSEN.items()}
 
 PAIRED = EVERY[1]
 """Where one turn in so many is asked, the next is, too: where the first leaves the device idle, it is known when the run

@@ -20,15 +20,11 @@ from jaxobs.model.clock import NANOSECONDS, now, seconds
 from jaxobs.model.events import ExecutableRan, RunUnderWay, StepCompleted
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 from jaxobs.plugin.threads import Call, Flag
-from jaxobs.probe.steps.loops import PAIRED, AskedTurns, Step, UnmarkedCalls
+from jaxobs.probe.steps.loops import GOLDEN, PAIRED, AskedTurns, Step, UnmarkedCalls
 from jaxobs.probe.watch.signatures import SMALL, OutputLeaf, holds_up
 
 MAX_OUTPUTS = 64
 """Most outputs of one thread that are kept at a time; of large ones fewer, so that all are no more than twice SMALL."""
-
-GOLDEN_RATIO = 0.618034
-"""The pause before round n is twice the interval times the fractional part of 0.5 + n times this, so no phase recurs.
-A host that dispatched an epoch, waited and evaluated, once a second, was always met in its evaluation."""
 
 POLL_SHARE = 0.03
 """Spacing of polls as a share of the wait so far, and the most by which a completion may be off as a share of the time
@@ -297,7 +293,11 @@ class Completions:
             self._arrived.make()
 
     def run(self) -> None:
-        """Poll in rounds until `stop`; the polling thread's main function."""
+        """Poll in rounds until `stop`; the polling thread's main function.
+
+        The pause before round n is twice the interval times the fractional part of 0.5 + n times GOLDEN, so no phase
+        recurs. A host that dispatched an epoch, waited and evaluated, once a second, was always met in its evaluation.
+        """
         phase = 0.5
         while not self.stopped.is_set():
             self._arrived.wait(2 * phase * self._interval)
@@ -307,7 +307,7 @@ class Completions:
             while found is not None and calls == self._calls and not self.stopped.is_set():
                 found = self._unfinished()
                 self._await(found)
-            phase = (phase + GOLDEN_RATIO) % 1.0
+            phase = (phase + GOLDEN) % 1.0
 
     def stop(self) -> None:
         """Let `run` come to its end."""
