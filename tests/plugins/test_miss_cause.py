@@ -128,6 +128,16 @@ def test_the_nearest_earlier_signature_is_compared_with_wherever_it_is(
     assert explain(changed, earlier)[:2] == (cause, argument)
 
 
+def test_of_two_types_of_an_array_that_counts_which_has_more_in_common() -> None:
+    """After `float32[4]` and `int32[4]` a Python number was told to be another element type, which it is not."""
+    vector, integers, number = (
+        FIRST._replace(leaves=replaced(FIRST.leaves, 3, leaf))
+        for leaf in (Leaf((4,), "float32", False), Leaf((4,), "int32", False), Leaf((), "float32", True))
+    )
+    assert explain(number, [vector, integers])[:4] == ("shape", "x", "float32[4]", "float32[] (weak type)")
+    assert explain(number, [integers, vector]) == explain(number, [vector, integers])
+
+
 @given(signatures(), signatures())
 def test_differences_are_as_many_in_either_direction(one: Signature, other: Signature) -> None:
     there, back = list(differences(one, other)), list(differences(other, one))

@@ -7,6 +7,7 @@ difference from the nearest earlier signature, the one with the fewest differenc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import ne
 from typing import Final, NamedTuple
 
 from jaxobs.vocabulary.words import CAUSES
@@ -72,6 +73,12 @@ class Difference(NamedTuple):
     new: Value | Leaf
     certain: bool = True
 
+    @property
+    def properties(self) -> int:
+        """How many of an array's shape, element type and weak type differ; 1 for all else."""
+        both = isinstance(self.old, Leaf) and isinstance(self.new, Leaf)
+        return sum(map(ne, self.old, self.new)) if both else 1
+
 
 class Explanation(NamedTuple):
     """The cause of a recompile, the first argument that changed, and the number of differences."""
@@ -89,15 +96,15 @@ UNEXPLAINED: Final = Explanation("other", None, None, None, 0)
 def explain(new: Signature, earlier: Iterable[Signature]) -> Explanation:
     """Name what differs between `new` and the nearest of the `earlier` signatures, which are given oldest first.
 
-    Among equally near ones the latest counts. Objects that may or may not be equal are named only where nothing else
-    differs: if they are equal, they did not cause the recompile.
+    Of those as near, that counts whose arrays differ in the fewest properties, and of these the latest. Objects that may
+    or may not be equal are named only where nothing else differs: if they are equal, they did not cause the recompile.
     """
     found: list[Difference] = []
-    least: tuple[int, int] | None = None
+    least: tuple[int, int, int] | None = None
     for old in earlier:
         every = list(differences(old, new))
         certain = [difference for difference in every if difference.certain]
-        away = len(certain), len(every)
+        away = len(certain), len(every), sum(each.properties for each in every)
         if least is None or away <= least:
             least, found = away, certain or every
     if not found:
