@@ -39,7 +39,8 @@ class TensorBoardExporter(Exporter):
         directory = settings.get("tensorboard_directory")
         if directory is not None and find_spec(WRITER) is None:
             return [Remark(NOT_INSTALLED, problem=True)]
-        return writing_remarks(directory, "curves for TensorBoard would be written to", _refused)
+        refused = "no curves for TensorBoard can be written: {}".format
+        return writing_remarks(directory, "curves for TensorBoard would be written to", refused)
 
     def start(self, agent: Agent) -> None:
         """Check that tensorboardX is installed; the file is made with the first values."""
@@ -80,7 +81,3 @@ class TensorBoardExporter(Exporter):
         for name, value in flat_values(snapshot.document).items():
             self._writer.add_scalar(name, value, global_step=step, walltime=at)
         self._writer.flush()
-
-
-def _refused(reason: str) -> str:
-    return f"no curves for TensorBoard can be written: {reason}"

@@ -73,6 +73,22 @@ def test_no_runs_are_said_to_take_longer_together_than_the_steps_they_were_in(
     assert shown["f1"]["efficiency"] == pytest.approx(shown["f1"]["bound_seconds"] / times[0])
 
 
+def test_of_their_steps_others_that_were_not_timed_had_what_they_need_at_least() -> None:
+    """Eight executables were stretched over the time of a ninth."""
+    fold = watched({1: 0.06, 2: 0.04}, samples=5)
+    fold.executables.local_devices = 1
+    applied(fold, [created(3, "f3"), FunctionWatched(-3, "f3", "", at(0))])
+    fold.analysed(3, module(fingerprint="h3"))
+    fold.apply(waits())
+    applied(fold, [step(n, 1 + n / 20, 1.05 + n / 20, runs=(1, 2, 3)) for n in range(40)])
+    shown = {each["function"]: each for each in fold.snapshot(at(3.1))["executables"]}
+    least = shown["f3"]["bound_seconds"]
+    assert least == pytest.approx(0.001)
+    assert shown["f3"]["seconds_per_run"] is None
+    together = shown["f1"]["seconds_per_run"] + shown["f2"]["seconds_per_run"]
+    assert together == pytest.approx(0.05 - least)
+
+
 def test_while_the_device_may_work_for_another_loop_it_is_not_said_to_be_idle() -> None:
     """An evaluation whose first step waits for what the host has dispatched of the training, of which no end is seen."""
     fold = watched({1: 0.02, 2: 0.02}, samples=5)
