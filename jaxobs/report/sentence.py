@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from functools import reduce
 from typing import Final, Literal
 
 from jaxobs.model.contents import LONG_COMPILE, last_name
 from jaxobs.model.snapshot import Document
+from jaxobs.report.history import AFTER
 from jaxobs.roofline_model.bottleneck import UNTOLD
 from jaxobs.vocabulary import activities
 from jaxobs.vocabulary.units import amount, count, duration, percent, rough_percent
@@ -172,20 +174,30 @@ def loop_sentence(document: Document, name: str) -> str:
 
 
 def _ended(loop: Document, name: str, is_over: bool) -> str | None:
-    """How long ago a loop ended, while its job goes on, its pace, and what took most of its time; None for others."""
+    """How long ago a loop ended, while its job goes on, its pace, and what limited it or took most; None for others."""
     ago, steps, is_rated = (
         loop.get("left_seconds"),
         loop.get("steps"),
         loop.get("steps_per_second") is not None,
     )
-    if ago is None or (is_over and is_rated) or not steps:
+    if ago is None or (is_rated and (is_over or ago < AFTER)) or not steps:
         return None
     said = f"{code(name)} ended {duration(ago)} ago after {count(steps, 'step')}."
-    said += f" It {_pace(loop).replace('runs', 'ran', 1).replace('takes', 'took', 1)}" if is_rated else ""
+    if is_rated:
+        told = f"{said} It {_pace(loop)} {_limit(loop)}"
+        return reduce(lambda text, words: text.replace(*words, 1), _PAST, told)
     spent = spent_by_part(loop)
     most = max(spent, key=spent.__getitem__, default=None)
     share = spent[most] / sum(spent.values()) if most and any(spent.values()) else 0.0
     return f"{said} Most of its time went to **{named(most)}** ({rough_percent(share)})." if share else said
+
+
+_PAST: Final = (
+    ("It runs at", "It ran at"), ("It takes", "It took"), ("It is limited", "It was limited"),
+    ("It seems to be", "It seems to have been"), ("things limit it", "things limited it"),
+    ("What limits it", "What limited it"), ("What it spends", "What it spent"),
+)  # fmt: skip
+"""What is said of a loop that runs, and how of one that ran."""
 
 
 def spent_by_part(loop: Document) -> Document:

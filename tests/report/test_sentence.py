@@ -79,10 +79,11 @@ def test_of_a_loop_that_ended_long_ago_its_whole_is_told() -> None:
 
 def test_of_a_loop_that_ended_just_now_its_pace_is_told_as_one_that_was() -> None:
     """For half a minute it was said to run at the rate of its end."""
-    just_now = {"left_seconds": 3.0, "components": {"compute": 40.0, "input": 20.0}}
+    just_now = {"left_seconds": 8.0}
+    assert said(left_seconds=3.0).startswith("`train` runs at 18 steps/s"), "as between two epochs"
     assert said(**just_now) == (
-        "`train` ended 3 s ago after 1,200 steps. It ran at 18 steps/s, MFU 24 %. "
-        "Most of its time went to compute (67 %)."
+        "`train` ended 8 s ago after 1,200 steps. It ran at 18 steps/s, MFU 24 %. "
+        "It was limited by compute (63 % of the time), then input (20 %)."
     )
     assert "It took 55 ms a step, MFU 24 %." in said(steps=1, **just_now)
     over = {"process": {"ended": "ended"}, "loops": {"train": LOOP | just_now}}
@@ -124,7 +125,7 @@ def test_beside_a_loop_without_steps_of_late_what_is_under_way_is_told() -> None
         "not known: no step. The job has been in `evaluation` for 36 s."
     )
     left = evaluates | {"loops": {"train": LOOP | {"left_seconds": 3.0}}}
-    assert plain(sentence(left, "train")).endswith("MFU 24 %. The job has been in `evaluation` for 36 s.")
+    assert plain(sentence(left, "train")).endswith("input (20 %). The job has been in `evaluation` for 36 s.")
     other = {"process": {}, "loops": {"train": quiet, "eval": LOOP}}
     assert plain(sentence(other, "train")).endswith("Meanwhile `eval` runs at 18 steps/s, MFU 24 %.")
     assert "Meanwhile" not in plain(sentence(other, "eval"))
