@@ -60,12 +60,14 @@ def seen(
     on_processor: bool = False,
     in_python: bool = False,
     end: Callable[[], Any] = int,
+    there: threading.Event | None = None,
 ) -> Place:
-    """Where a thread that runs this is, a moment after it began; `end` lets it go on."""
-    began = threading.Event()
+    """Where a thread that runs this is, a moment after it began or is `there`; `end` lets it go on."""
+    began = there or threading.Event()
 
     def life() -> None:
-        began.set()
+        if there is None:
+            began.set()
         function()
 
     thread = threading.Thread(target=life, daemon=True)
@@ -320,13 +322,16 @@ def test_code_that_the_standard_library_has_written_is_no_line_of_the_users() ->
 def test_a_function_that_a_program_calls_back_is_the_devices_time() -> None:
     """The backend of a CPU runs a program, and what it calls back, on the thread that calls it."""
 
+    there = threading.Event()
+
     def sleeps(x: Any) -> Any:
+        there.set()
         time.sleep(NAP)
         return np.asarray(x)
 
     double = jax.jit(lambda x: 2 * jax.pure_callback(sleeps, jax.ShapeDtypeStruct((), np.float32), x))
     compiled = double.lower(np.float32(1)).compile()
-    place = seen(lambda: compiled(np.float32(1)).block_until_ready())
+    place = seen(lambda: compiled(np.float32(1)).block_until_ready(), there=there)
     assert (place.activity, place.waits_in) == (CALLBACK, "time.sleep")
 
 
