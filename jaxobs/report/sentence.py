@@ -175,11 +175,8 @@ def loop_sentence(document: Document, name: str) -> str:
 
 def _ended(loop: Document, name: str, is_over: bool) -> str | None:
     """How long ago a loop ended, while its job goes on, its pace, and what limited it or took most; None for others."""
-    ago, steps, is_rated = (
-        loop.get("left_seconds"),
-        loop.get("steps"),
-        loop.get("steps_per_second") is not None,
-    )
+    ago, steps = loop.get("left_seconds"), loop.get("steps")
+    is_rated = loop.get("steps_per_second") is not None
     if ago is None or (is_rated and (is_over or ago < AFTER)) or not steps:
         return None
     said = f"{code(name)} ended {duration(ago)} ago after {count(steps, 'step')}."
@@ -200,13 +197,16 @@ _PAST: Final = (
 """What is said of a loop that runs, and how of one that ran."""
 
 
+def is_young(loop: Document) -> bool:
+    """Whether the shares that its bottleneck is told by are those of all its time."""
+    return bool((loop.get("recent_seconds") or 0.0) >= ALL * sum((loop.get("components") or {}).values()))
+
+
 def spent_by_part(loop: Document) -> Document:
     """Seconds of a loop's time by component: as they were charged; where it is young, by what is known of it now."""
-    charged = loop.get("components") or {}
-    whole, shares = sum(charged.values()), (loop.get("bottleneck") or {}).get("shares")
-    if not shares or (loop.get("recent_seconds") or 0.0) < ALL * whole:
-        return charged
-    return {word: share * whole for word, share in shares.items()}
+    charged, shares = loop.get("components") or {}, (loop.get("bottleneck") or {}).get("shares") or {}
+    whole = sum(charged.values())
+    return {word: share * whole for word, share in shares.items()} if shares and is_young(loop) else charged
 
 
 def _meanwhile(document: Document, name: str) -> Iterator[str]:

@@ -24,6 +24,7 @@ from jaxobs.report.compile_explained import long_compiles
 from jaxobs.report.flame_graph import in_words
 from jaxobs.report.sentence import (
     hang_sentence,
+    is_young,
     loop_sentence,
     plain,
     slowdown_sentence,
@@ -244,10 +245,8 @@ def _where_time_went(loops: Mapping[str, Document]) -> Iterator[str]:
             yield f"  a step of {name} is one call with {count(iterations)} iterations of {each}"
         spent = spent_by_part(loop)
         if shares := _shares(spent or (loop.get("bottleneck") or {}).get("shares") or {}):
-            is_old = (
-                spent is loop.get("components") and dict(shares).get("unknown", 0.0) >= 0.05
-            )  # as on the page
-            then = ", as known at the time" * is_old
+            is_vague = not is_young(loop) and dict(shares).get("unknown", 0.0) >= 0.05  # as on the page
+            then = ", as known at the time" * is_vague
             told = ", ".join(f"{word} {rough_percent(share)}" for word, share in shares)
             yield f"  {name} in all{then}: {told}"
         yield from _main_thread(f" of {name}", loop)

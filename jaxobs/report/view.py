@@ -12,7 +12,7 @@ from typing import Any, Final
 from jaxobs.model.snapshot import Document, longest_loops
 from jaxobs.report import tables
 from jaxobs.report.history import NO_TREND, SECONDS, Trend
-from jaxobs.report.sentence import sentence, sentence_without_loop, spent_by_part
+from jaxobs.report.sentence import is_young, sentence, sentence_without_loop, spent_by_part
 from jaxobs.report.text_table import first_of
 from jaxobs.vocabulary.units import amount, byte_size, duration, rough_percent
 
@@ -190,7 +190,7 @@ def parts_of_a_step(view: View) -> tuple[Mapping[str, float], str]:
     """
     shares, each = (view.chosen.get("bottleneck") or {}).get("shares"), view.chosen.get("step_seconds")
     spent = spent_by_part(view.chosen)
-    is_old = spent is view.chosen.get("components")
+    is_old = not is_young(view.chosen)
     if view.live and is_old and shares and each is not None and shares.get("compile", 0.0) < VISIBLE:
         return {part: share * each for part, share in shares.items()}, "over the last half minute"
     turns = view.chosen.get("steps") or 0

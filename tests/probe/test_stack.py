@@ -44,6 +44,7 @@ from jaxobs.vocabulary.activities import (
     UNKNOWN,
     WAITING,
 )
+from tests.waiting import wait_for
 
 
 def stack() -> Describer:
@@ -300,11 +301,13 @@ def test_a_constant_that_jax_makes_while_it_traces_a_batch_is_no_result_read() -
 
     thread = threading.Thread(target=trains, daemon=True)
     thread.start()
-    time.sleep(0.1)
-    place = looks.place(stack_of(thread.ident, MAX_FRAMES), on_processor=False)
+
+    def place() -> Place:
+        return looks.place(stack_of(thread.ident, MAX_FRAMES), on_processor=False)
+
+    wait_for(lambda: place().waits_in == "trace in jax", "the call in JAX", NAP)
     done.set()
     thread.join()
-    assert place.waits_in == "trace in jax"
     assert not looks._training_iterators
 
 

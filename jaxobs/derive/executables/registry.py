@@ -210,18 +210,15 @@ class Executables:
             executable.told_otherwise(int(ahead))
             self.changed.add(executable.number)
 
-    def had(self, runs: Mapping[int, int], wall: float, seconds: float) -> None:
+    def had(self, runs: Iterable[int], wall: float, seconds: float) -> None:
         """Note that these, whose runs take so many seconds as they were timed, had `wall` seconds for them in a loop.
 
-        Runs that were not timed took their bound time at least. On some of the devices alone runs may lie side by side,
-        and had more.
+        On some of the devices alone they may lie side by side, and had more.
         """
-        ran = [(each, count) for run, count in runs.items() if (each := self._by_number.get(run)) is not None]
-        untimed = ((each.bound, count) for each, count in ran if self.seconds_per_run(each) is None)
-        if seconds > 0 and all(self.part_of_devices(each) == 1.0 for each, _ in ran):
-            least = sum((bound.seconds or 0.0) * count for bound, count in untimed if bound is not None)
-            for executable, _ in ran:
-                executable.share = min(1.0, (wall - least if least < wall else wall) / seconds)
+        ran = [executable for run in runs if (executable := self._by_number.get(run)) is not None]
+        if seconds > 0 and all(self.part_of_devices(each) == 1.0 for each in ran):
+            for executable in ran:
+                executable.share = min(1.0, wall / seconds)
                 self.changed.add(executable.number)
 
     def functions(self) -> dict[str, str]:

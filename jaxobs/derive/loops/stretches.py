@@ -305,13 +305,13 @@ class Stretches:
         told = [each for each in self._kept if each.kind is not Kind.DOUBTFUL]
         known = [each for each in told if each.kind is not Kind.UNSEEN]
         unseen = summed(each for each in told if each.kind is Kind.UNSEEN)
-        whole = summed(each for each in told if not each.compiled)
-        # Of 320 unbroken steps those that may be in flight are few.
-        enough = whole.steps * MAX_DOUBT >= IN_FLIGHT * (1 + unseen.breaks)
-        if unseen.steps > MAX_DOUBT * summed(told).steps and enough:
-            return replace(whole, kind=Kind.UNSEEN)
+        if unseen.steps > MAX_DOUBT * sum(each.steps for each in told):
+            whole = summed(each for each in told if not each.compiled)
+            # Of 320 unbroken steps those that may be in flight are few.
+            if whole.steps * MAX_DOUBT >= IN_FLIGHT * (1 + unseen.breaks):
+                return replace(whole, kind=Kind.UNSEEN)
         newest = takewhile(lambda each: each.kind is Kind.UNSEEN or not each.steps, reversed(self._kept))
-        few = summed(known).steps < MAX_DOUBT * summed(self._kept).steps
+        few = sum(each.steps for each in known) < MAX_DOUBT * sum(each.steps for each in self._kept)
         known = [] if few or summed(newest).wall > seconds(self._patience) else known
         whole = summed(each for each in known if not each.compiled)
         if not whole.steps and summed(known).steps >= unseen.steps:

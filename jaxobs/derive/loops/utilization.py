@@ -32,6 +32,8 @@ class Work:
     device_seconds: float = 0.0
     uncosted_runs: int = 0
     untimed_runs: int = 0
+    least_untimed: float = 0.0
+    """Seconds that the runs without a time took at least, by their bounds."""
 
 
 def work_of(runs: Mapping[int, int], executables: Executables) -> Work:
@@ -45,6 +47,10 @@ def work_of(runs: Mapping[int, int], executables: Executables) -> Work:
             work.cost = work.cost + executable.work.scaled(count * executables.part_of_devices(executable))
         if per_run is None:
             work.untimed_runs += count
+            bound = (
+                executable.bound.seconds if executable is not None and executable.bound is not None else None
+            )
+            work.least_untimed += count * (bound or 0.0)
         else:
             work.device_seconds += per_run * count
     return work
