@@ -383,8 +383,8 @@ class Service:
         rank, count = (self.resource.get(f"jax.process_{key}", "") for key in ("index", "count"))
         self.log(message if count in {"", "1"} else f"rank {rank}: {message}")
 
-    def _new_snapshot(self) -> SnapshotData:
-        """Make a new snapshot and offer it to every exporter."""
+    def _new_snapshot(self, at: int | None = None) -> SnapshotData:
+        """Make a new snapshot, of that moment if one is given, and offer it to every exporter."""
         if (late := monotonic() - self._due) > MIN_SECONDS:
             self.fold.hangs.suspended(round(late * NANOSECONDS))
         self._earliest = monotonic() + MIN_INTERVALS * self._interval
@@ -401,7 +401,7 @@ class Service:
         for exporter in self._plugins.exporters:
             self.fold.observation.exporter_dropped(exporter.guard.source, *exporter.dropped())
         self.fold.series.exemplars = any(each.sends_spans for each in self._plugins.exporters)
-        snapshot = self.fold.snapshot(now())
+        snapshot = self.fold.snapshot(at or now())
         for slowdown in self.fold.slowdowns.take_news():
             self._log_of_rank(plain(slowdown_sentence(slowdown.to_dict(now(), self.fold.began, self.clock))))
             if slowdown.ended is None and self.settings.get("run_folder"):
@@ -420,6 +420,7 @@ class Service:
 
     def _end(self, patience: float | None, ended: State) -> None:
         """Flush a last time and stop. `patience`: the most seconds that the job waits; None if it was killed."""
+        at = now()  # what is known of it may come seconds later, and other ranks end meanwhile
         until = monotonic() + (patience or 0.0) - ANSWER_SECONDS
         for exporter in self._plugins.exporters:
             exporter.job_ended()
@@ -429,9 +430,9 @@ class Service:
         settle = SETTLE_SECONDS if patience is None else min(LAST_SETTLE_SECONDS, patience / 3)
         self._analysed(self._analysis.settle(settle))
         self._fold_arrivals()
-        self.fold.end(now(), by_itself=patience is not None)
+        self.fold.end(at, by_itself=patience is not None)
         self.fold.facts = {**self.fold.facts, "ended": ended, "ended_reason": None}
-        snapshot = self._new_snapshot()
+        snapshot = self._new_snapshot(at)
         began, timeout = monotonic(), max(LAST_TURN_SECONDS, patience or 0.0)
         for exporter in self._plugins.exporters:
             exporter.finish(timeout)

@@ -264,11 +264,12 @@ def _row(flight: Flight) -> dict[str, Any]:
 
 
 def _over_first(flights: Sequence[Flight], apart: float) -> tuple[Flight, str] | None:
-    """The rank that was over before all others were, or that alone was killed."""
+    """The rank that was over, or seen no more, before all others were, or that alone was killed."""
     one, *later = sorted(flights, key=lambda flight: (flight.last["at"], flight.ended != "killed"))
     before = later[0].last["at"] - one.last["at"]
-    if one.last.get("ended") not in {None, "running"} and before >= max(SILENT_SECONDS, apart):
-        return one, f"was over first ({one.ended}), {duration(before)} before the next"
+    if one.ended != "running" and before >= max(SILENT_SECONDS, apart):
+        how = "was over first" if one.last.get("ended") else "was seen no more"
+        return one, f"{how} ({one.ended}), {duration(before)} before the next"
     if [flight for flight in flights if flight.ended == "killed"] == [one]:
         return one, "was killed, and no other"
     return None

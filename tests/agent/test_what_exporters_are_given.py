@@ -12,7 +12,7 @@ import pytest
 from jaxobs.flow import wire
 from jaxobs.model.clock import now
 from jaxobs.model.events import Event, ProfileWindow
-from tests.agent.beside import AgentProcess
+from tests.agent.beside import AgentProcess, service_in_process
 from tests.agent.test_agent import backend, created, steps
 
 Start = Callable[..., AgentProcess]
@@ -129,3 +129,18 @@ def test_one_that_cannot_be_loaded_is_given_nothing(start_agent: Start, install_
     document = start_agent().snapshot()
     assert (own(document)["dropped"], own(document)["up"]) == (None, False)
     assert "could not be loaded" in own(document)["dropped_reason"]
+
+
+def test_the_last_snapshot_is_of_the_moment_at_which_the_job_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered, settled = list[int](), list[int]()
+
+    def settle(_: float) -> list[Any]:
+        settled.append(now())
+        return []
+
+    with service_in_process() as (service, _):
+        monkeypatch.setattr(service._analysis, "settle", settle)
+        exporter = service._plugins.exporters[0]
+        monkeypatch.setattr(exporter, "offer", lambda snapshot, *_: offered.append(snapshot.time))
+        service._end(None, "killed")
+    assert offered[-1] <= settled[-1], "modules are waited for, and other ranks end meanwhile"
