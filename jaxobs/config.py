@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from jaxobs.model.addresses import LAST_PORT
+from jaxobs.model.addresses import DEFAULT_PORT, LAST_PORT
 from jaxobs.model.profile import LARGEST_TRACE
 from jaxobs.plugin.settings import SettingsError, declared, meant, read, setting, unknown
 
@@ -53,6 +53,7 @@ class Settings:
         None,
         "name of the run, one over all its ranks and restarts "
         "(default: the job's in SLURM or Kubernetes, else the script's)",
+        stands_for="script's",
     )
     interval: float = setting(1.0, "seconds between flushes and between snapshots", minimum=0.05, maximum=60)
     sample_interval: float = setting(
@@ -74,7 +75,9 @@ class Settings:
     )
     prometheus: bool = setting(True, "serve /metrics; false opens no port")
     metrics_host: str | None = setting(
-        None, "address to serve at (default: OTEL_EXPORTER_PROMETHEUS_HOST, else `localhost`)"
+        None,
+        "address to serve at (default: OTEL_EXPORTER_PROMETHEUS_HOST, else `localhost`)",
+        stands_for="localhost",
     )
     metrics_port: int | None = setting(
         None,
@@ -82,6 +85,7 @@ class Settings:
         "9464, or the next one where the job itself serves Prometheus)",
         minimum=0,
         maximum=LAST_PORT,
+        stands_for=str(DEFAULT_PORT),
     )
     metrics_token_file: Path | None = setting(
         None, "file with a token that every request to the metrics server must bring (`Bearer`)"
@@ -123,7 +127,7 @@ class Settings:
         maximum=1_000_000,
     )
     cache_directory: Path | None = setting(
-        None, "where calibrated peaks are kept (default: the user's cache)"
+        None, "where calibrated peaks are kept (default: the user's cache)", stands_for="~/.cache"
     )
     peak_flops: dict[str, float] = setting(
         {},

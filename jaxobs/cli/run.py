@@ -152,6 +152,6 @@ def options_help(width: int) -> str:
     for name, field in SETTINGS.items():
         option = f"--[no-]{name}" if field.type is bool else f"--{name} X"
         words = re.split(" [(]|; |: ", field.description)[0]
-        default = "–" if field.default in (None, {}) else str(field.default)
-        lines.append(cut(f"  {option.replace('_', '-'):27} {default:>8}  {words}", width))
-    return "\n".join([f"  {'option':27} {'default':>8}", *lines])
+        default = field.stands_for or ("–" if field.default in (None, {}) else str(field.default))
+        lines.append(cut(f"  {option.replace('_', '-'):27} {default:>9}  {words}", width))
+    return "\n".join([f"  {'option':27} {'default':>9}", *lines])

@@ -55,6 +55,8 @@ class Setting:
     minimum: float = -math.inf
     maximum: float = math.inf
     check: Callable[[Any], Any] | None = None
+    stands_for: str = ""
+    """What a default of None means in most processes, where a word or two say it."""
 
     @property
     def allowed(self) -> str:
@@ -82,12 +84,14 @@ def setting(
     minimum: float = -math.inf,
     maximum: float = math.inf,
     check: Callable[[Any], Any] | None = None,
+    stands_for: str = "",
 ) -> Value:
     """A field of settings with its description and bounds.
 
     `check` is given a value of the right type within these bounds. It returns the value to keep, or raises ValueError.
     """
-    declared = {"description": description, "minimum": minimum, "maximum": maximum, "check": check}
+    bounds = {"minimum": minimum, "maximum": maximum, "check": check}
+    declared = {"description": description, "stands_for": stands_for, **bounds}
     if isinstance(default, dict):  # a default that can be changed is made anew for each instance
         return cast("Value", dataclasses.field(default_factory=default.copy, metadata=declared))
     return dataclasses.field(default=default, metadata=declared)

@@ -76,6 +76,8 @@ def test_the_help_of_run_has_a_line_for_every_setting(tmp_path: Path) -> None:
     }
     assert options >= {name.replace("_", "-") for name in SETTINGS}
     assert re.search(r"--interval X +1\.0  seconds between", text)
+    assert re.search(r"--metrics-port X +9464  port", text)  # what it is where nothing else is said
+    assert re.search(r"--metrics-host X +localhost  address", text)
     assert len(text.splitlines()) < len(SETTINGS) + 10
     assert max(map(len, text.splitlines())) <= 100
 
