@@ -49,7 +49,10 @@ def marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         fresh = [row for row in alike if not row["problem"]]
         for lag, shares in (("lag", "shares"), ("lag_in_all", "shares_in_all")):
             known = [row for row in fresh if row[shares]]
-            for row, cost in zip(known, lags([row[shares] for row in known]), strict=True):
+            costs = lags([row[shares] for row in known])
+            if lag == "lag" and None not in [row["away"] for row in known]:
+                costs = _as_seen(known, costs)
+            for row, cost in zip(known, costs, strict=True):
                 row[lag] = cost
         slowest = max(alike, key=lambda row: row["lag"])
         stands = any(row["hang"] for row in fresh)  # then who lags is of before
@@ -137,6 +140,35 @@ def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
     return [max(-wait - share.get("unknown", 0.0), spent) for share, wait, spent in ranks]
 
 
+def _away(loop: Mapping[str, Any], shares: Mapping[str, float]) -> float | None:
+    """The share of time in which its thread did not wait for the device; None where it was not sampled.
+
+    What it waits for its input is known better, so samples tell of the rest alone.
+    """
+    seen = Counter[str]()
+    for line in loop.get("host_lines") or ():
+        seen[line["activity"]] += line["share"]
+    rest = seen.total() - seen[activities.INPUT] - seen[activities.MARKED_INPUT]
+    return 1.0 - (1.0 - shares.get("input", 0.0)) * seen[activities.DEVICE] / rest if rest > 0 else None
+
+
+def _as_seen(rows: Sequence[Row], costs: Sequence[float]) -> list[float]:
+    """What each rank costs the others by what their threads were seen to do, some hundred times in half a minute.
+
+    Shares of communication and host work rest on the few runs in profiler windows, and may differ among ranks that are
+    alike. Where all wait for the device in each step, one that lags waits for less: it is elsewhere, or its device has
+    more to do. Elsewhere the device may hide what the thread does, so that is only the most that it costs.
+    """
+    shared = ("communication", "input", "host", "unknown")
+    busy = [1.0 - sum(row["shares"].get(name, 0.0) for name in shared) for row in rows]
+    inputs = [row["shares"].get("input", 0.0) for row in rows]
+    by_rank = zip(*map(_beyond_others, ([row["away"] for row in rows], inputs, busy)), strict=True)
+    seen = [max(away, waited) + device for away, waited, device in by_rank]
+    if all(row["waits_each_step"] for row in rows):
+        return seen
+    return [min(cost, max(0.0, most)) for cost, most in zip(costs, seen, strict=True)]
+
+
 def _beyond_others(values: Sequence[float | None]) -> list[float]:
     """By how much each lies above the mean of the others that are known; 0 where it is not, or no other is."""
     known = [value for value in values if value is not None]
@@ -178,7 +210,8 @@ def row_of(rank: Observed, wanted_loop: str | None = None) -> dict[str, Any]:
         "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
         "mfu": loop.get("mfu"),
         "label": verdict.get("label"), "shares": shares, "waits": shares.get("communication"),
-        "own": sum(own) if own else None,
+        "own": sum(own) if own else None, "away": _away(loop, shares),
+        "waits_each_step": bool(loop.get("idle_in_waits")),
         "shares_in_all": _known({name: seconds / in_all for name, seconds in spent.items()}, loop),
         "lag": 0.0, "lag_in_all": 0.0, "lags": False, "through": None,
         "hang": hang, "hangs": False, "hangs_as": None, "still": hang and f"{duration(hang['seconds'])}: {place}",

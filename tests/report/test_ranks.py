@@ -17,10 +17,10 @@ def test_what_one_rank_costs_the_others_is_at_most_all_their_time(shares):
         assert found[worst]["communication"] < mean
 
 
-def observed(index, run="first", problem=None, **parts):
+def observed(index, run="first", problem=None, lines=None, **parts):
     process = {**document()["process"], "process_index": index, "run": run, "run_id": run}
     process["process_count"] = None
-    loops = {"train": {**loop(**parts), "profile": {"windows": 1}}}
+    loops = {"train": {**loop(**parts), "profile": {"windows": 1}, "host_lines": lines}}
     return Observed(f"node1:{9464 + index}", document(process=process, loops=loops), problem)
 
 
@@ -85,6 +85,32 @@ def test_a_rank_of_whose_time_much_is_not_known_may_wait_then_and_does_not_lag()
     ranks = [observed(rank, communication=0.3, input=0.0, compute=0.7) for rank in range(3)]
     ranks.append(observed(3, communication=0.15, input=0.0, compute=0.7, unknown=0.15))
     assert not any(row["lags"] for row in rank_rows(ranks))
+
+
+def test_a_rank_lags_only_through_what_its_thread_or_its_device_was_seen_to_do():
+    def with_waits(share, index, **parts):
+        rest = [("train.py:7 train", "device", share), ("train.py:5 train", "processor", 0.2 - share)]
+        lines = [("train.py:3 batches", "marked_input", 0.8), *rest]
+        keys = ("line", "activity", "share")
+        return observed(index, lines=[dict(zip(keys, each, strict=True)) for each in lines], **parts)
+
+    usual = {"communication": 0.19, "input": 0.8, "compute": 0.01}
+    short_runs = {**usual, "communication": 0.12, "host": 0.07}
+    alike = [with_waits(0.15, 0, **usual), with_waits(0.14, 1, **short_runs)]
+    assert not any(row["lags"] for row in rank_rows(alike)), "a window alone tells them apart"
+    slow_host = [alike[0], with_waits(0.08, 1, **short_runs)]
+    assert [row["lags"] for row in rank_rows(slow_host)] == [False, True]
+    slow_device = {**usual, "communication": 0.09, "compute": 0.11}
+    assert rank_rows([alike[0], with_waits(0.15, 1, **slow_device)])[1]["lags"], (
+        "its host waits as the other's"
+    )
+    hidden = [with_waits(0.15, 0, **usual), with_waits(0.05, 1, **usual)]
+    assert not any(row["lags"] for row in rank_rows(hidden)), "its device works meanwhile"
+    for each in hidden:
+        each.document["loops"]["train"]["idle_in_waits"] = True
+    assert [row["lags"] for row in rank_rows(hidden)] == [False, True], "its device is idle meanwhile"
+    unseen = [observed(0, **usual), observed(1, **short_runs)]
+    assert rank_rows(unseen)[1]["lags"], "nothing says that it is not so"
 
 
 def test_ranks_that_are_alike_do_not_lag():
