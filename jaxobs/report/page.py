@@ -373,7 +373,7 @@ def _compared(ranks: Sequence[Rank]) -> Element | None:
     worst, others = dearest(rows), max(row["ranks"] or 0 for row in rows) - len(rows)
     said = f"{worst or 'None of these is known to lag'}."
     if others > 0:
-        said += f" Other hosts have {count(others)} more: `jaxobs top` compares all."
+        said += f" Not compared: {count(others, 'rank')} on other hosts, or gone. `jaxobs top` compares all hosts."
     return tag("p", *with_code(said), class_="rank") if worst else quiet(said)
 
 

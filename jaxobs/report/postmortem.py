@@ -260,7 +260,8 @@ def _row(flight: Flight) -> dict[str, Any]:
     hang, ranks = next(iter(flight.before_end["hang"]), None), flight.who.get("jax.process_count", "")
     if hang and not flight.counts_all:
         hang = {**hang, "steps": None}
-    return {"flight": flight, "hang": hang, "problem": None, "ranks": int(ranks) if ranks.isdecimal() else 1}
+    known = {"flight": flight, "hang": hang, "problem": None, "doing": in_progress(flight.before_end)}
+    return {**known, "ranks": int(ranks) if ranks.isdecimal() else 1}
 
 
 def _over_first(flights: Sequence[Flight], apart: float) -> tuple[Flight, str] | None:

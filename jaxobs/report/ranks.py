@@ -25,6 +25,10 @@ HANGING: Final = "◀ hangs"
 GONE: Final = "✗"
 """Marks a rank of which nothing new is known."""
 
+_BUSY: Final = "it does not wait for its device"
+_SILENT: Final = "nothing is known of its thread"
+"""What tells a rank that stands still from those that wait for it."""
+
 _OF_HANG: Final = ("loop", "steps", "steps_in_flight", "seconds", "activity", "line", "line_reason")
 
 
@@ -43,26 +47,38 @@ def rank_rows(ranks: Sequence[Observed], loop: str | None = None) -> list[dict[s
 
 
 def marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mark, of each run, the rank that lags and the one for which the others wait."""
+    """Mark, of each run, the rank that lags in a loop and the one for which the others wait."""
     for run in {row["run_id"] for row in rows}:  # others do not wait for this one
         alike = [row for row in rows if row["run_id"] == run]
         fresh = [row for row in alike if not row["problem"]]
-        for lag, shares in (("lag", "shares"), ("lag_in_all", "shares_in_all")):
-            known = [row for row in fresh if row[shares]]
-            costs = lags([row[shares] for row in known])
-            if lag == "lag" and None not in [row["away"] for row in known]:
-                costs = _as_seen(known, costs)
-            for row, cost in zip(known, costs, strict=True):
-                row[lag] = cost
-        slowest = max(alike, key=lambda row: row["lag"])
-        stands = any(row["hang"] for row in fresh)  # then who lags is of before
-        if slowest["lag"] > LAGS and not stands:
-            others = [row["shares"] for row in fresh if row["shares"] and row is not slowest]
-            slowest["lags"] = True
-            slowest["through"] = _through(slowest, others)
+        stand = any(row["hang"] for row in fresh)  # then who lags is of before
+        for loop in {row["loop"] for row in fresh}:
+            _mark_slowest([row for row in fresh if row["loop"] == loop], is_now=not stand)
         for row, why in waited_for(alike):
             row["hangs"], row["hangs_as"] = True, why
     return rows
+
+
+def _mark_slowest(rows: Sequence[dict[str, Any]], *, is_now: bool) -> None:
+    """Note what each of these ranks costs the others in this loop, and which of them lags.
+
+    It must do so by shares of its time and by seconds of a step: steps of a rank that has waited for long, as for one
+    that evaluates, take longer for a while, and those of ranks that do not wait for each other may always.
+    """
+    for lag, shares, step in (
+        ("lag", "shares", "step_seconds"),
+        ("lag_in_all", "shares_in_all", "step_in_all"),
+    ):
+        known = [row for row in rows if row[shares] and row[step]]
+        usual = sum(row[step] for row in known) / max(1, len(known))
+        by_step = [row[step] / usual for row in known]
+        costs = [_costs(known, shares, scales) for scales in ([1.0] * len(known), by_step)]
+        for row, *found in zip(known, *costs, strict=True):
+            row[lag] = min(found)
+    slowest = max(rows, key=lambda row: row["lag"])
+    if slowest["lag"] > LAGS and is_now:
+        others = [row["shares"] for row in rows if row["shares"] and row is not slowest]
+        slowest["lags"], slowest["through"] = True, _through(slowest, others)
 
 
 def _through(slowest: Row, others: Sequence[Mapping[str, float]]) -> str | None:
@@ -82,14 +98,17 @@ def _through(slowest: Row, others: Sequence[Mapping[str, float]]) -> str | None:
 def waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any], str]]:
     """Ranks of a run that stand still and that others wait for, and how they differ from these.
 
-    They do not wait for the device themselves. Where all wait alike, and all ranks of the run are known to, they have not
-    ended a step that another's device is done with, or else one is at another line than all others. A rank of which that
-    is not known, as one in a checkpoint or on another host, may be what all wait for.
+    They do not wait for the device themselves, nor perhaps for a rank in a phase or compile. Where all wait alike, and
+    all ranks of the run are known to, they have not ended a step that another's device is done with, or else one is at
+    another line than all others. A rank of which that is not known, as one in a checkpoint or on another host, may be
+    what all wait for.
     """
     still = [row for row in ranks if row["hang"] and not row["problem"]]
-    own = [row for row in still if not waits(row)]
+    is_awaited = any(row["doing"] and not (row["hang"] or row["problem"]) for row in ranks)
+    may_wait = {activities.WAITING} if is_awaited else set()
+    own = [row for row in still if not waits(row) and row["hang"].get("activity") not in may_wait]
     lines = [row["hang"]["line"] for row in still]
-    apart, alone = the_other(lines), [(row, "it does not wait for its device") for row in own]
+    apart, alone = the_other(lines), [(row, _SILENT if row["hang"]["line"] is None else _BUSY) for row in own]
     if own and (len(own) < len(still) or len(own) == 1 or (apart is None and len({*lines}) > 1)):
         return alone
     if len(still) < max(len(ranks), *(row["ranks"] or 1 for row in ranks)):
@@ -152,18 +171,27 @@ def _away(loop: Mapping[str, Any], shares: Mapping[str, float]) -> float | None:
     return 1.0 - (1.0 - shares.get("input", 0.0)) * seen[activities.DEVICE] / rest if rest > 0 else None
 
 
-def _as_seen(rows: Sequence[Row], costs: Sequence[float]) -> list[float]:
-    """What each rank costs the others by what their threads were seen to do, some hundred times in half a minute.
+def _costs(rows: Sequence[Row], shares: str, scales: Sequence[float]) -> list[float]:
+    """What each rank costs the others by these shares of its time, each rank's multiplied by its scale.
 
-    Shares of communication and host work rest on the few runs in profiler windows, and may differ among ranks that are
-    alike. Where all wait for the device in each step, one that lags waits for less: it is elsewhere, or its device has
-    more to do. Elsewhere the device may hide what the thread does, so that is only the most that it costs.
+    Shares of communication and host work of half a minute rest on the few runs in profiler windows, and may differ among
+    ranks that are alike; what their threads did was sampled some hundred times. Where all wait for the device in each
+    step, one that lags waits for less: it is elsewhere, or its device has more to do. Where a host runs ahead the device
+    may hide what its thread does, so that is only the most that it costs.
     """
-    shared = ("communication", "input", "host", "unknown")
-    busy = [1.0 - sum(row["shares"].get(name, 0.0) for name in shared) for row in rows]
-    inputs = [row["shares"].get("input", 0.0) for row in rows]
-    by_rank = zip(*map(_beyond_others, ([row["away"] for row in rows], inputs, busy)), strict=True)
-    seen = [max(away, waited) + device for away, waited, device in by_rank]
+    spent = [
+        Counter({part: share * scale for part, share in row[shares].items()})
+        for row, scale in zip(rows, scales, strict=True)
+    ]
+    costs = lags(spent)
+    if shares != "shares" or None in [row["away"] for row in rows]:
+        return costs
+    away = [row["away"] * scale for row, scale in zip(rows, scales, strict=True)]
+    inputs = [each["input"] for each in spent]
+    of_others = ("communication", "input", "host", "unknown")
+    busy = [scale - sum(each[part] for part in of_others) for each, scale in zip(spent, scales, strict=True)]
+    beyond = zip(*map(_beyond_others, (away, inputs, busy)), strict=True)
+    seen = [max(elsewhere, waited) + worked for elsewhere, waited, worked in beyond]
     if all(row["waits_each_step"] for row in rows):
         return seen
     return [min(cost, max(0.0, most)) for cost, most in zip(costs, seen, strict=True)]
@@ -207,11 +235,12 @@ def row_of(rank: Observed, wanted_loop: str | None = None) -> dict[str, Any]:
         "run": process.get("run") or process.get("service_name"),
         "run_id": process.get("run_id"), "host": process.get("host_name"), "address": rank.address,
         "problem": rank.problem, "doing": "; ".join([*in_progress(process), *left]),
-        "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
+        "loop": view.loop, "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
         "mfu": loop.get("mfu"),
         "label": verdict.get("label"), "shares": shares, "waits": shares.get("communication"),
         "own": sum(own) if own else None, "away": _away(loop, shares),
         "waits_each_step": bool(loop.get("idle_in_waits")),
+        "step_in_all": in_all / (loop.get("steps") or 1),
         "shares_in_all": _known({name: seconds / in_all for name, seconds in spent.items()}, loop),
         "lag": 0.0, "lag_in_all": 0.0, "lags": False, "through": None,
         "hang": hang, "hangs": False, "hangs_as": None, "still": hang and f"{duration(hang['seconds'])}: {place}",
@@ -220,9 +249,11 @@ def row_of(rank: Observed, wanted_loop: str | None = None) -> dict[str, Any]:
 
 def dearest(rows: list[dict[str, Any]]) -> str | None:
     """The rank that costs the job most, and how, in words; None if none does."""
-    row = max(marked(rows), key=lambda row: (row["hangs"], row["lags"]))
+    row = max(marked(rows), key=lambda row: (row["hangs"], row["lags"] and row["lag"]))
     if row["hangs"]:
-        return f"Rank {row['rank']} hangs ({row['hangs_as']}): no step for {row['still']}"
+        others = sum(each["hangs"] for each in rows) - 1
+        also = f"; {count(others, 'other rank')} too" if others else ""
+        return f"Rank {row['rank']} hangs ({row['hangs_as']}): no step for {row['still']}{also}"
     through = f", through {row['through']}" if row["through"] else ""
     if row["lags"]:
         cost = f"{rough_percent(row['lag'])} of their time"

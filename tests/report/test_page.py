@@ -184,7 +184,7 @@ def test_the_page_names_the_rank_that_costs_the_others_most():
     assert "Rank 1 lags: it costs the others 30 % of their time, through input." in text
     assert "None of these is known to lag." in shown(document(), ranks=(*ranks[::2], known(1, **usual))).text
     assert (
-        "None of these is known to lag. Other hosts have 1 more: jaxobs top compares all."
+        "None of these is known to lag. Not compared: 1 rank on other hosts, or gone. jaxobs top compares all hosts."
         in shown(document(), ranks=ranks[::2]).text
     )
     assert "Which one lags: jaxobs top" in shown(document(), ranks=(ranks[0], Rank("rank 1", None))).text

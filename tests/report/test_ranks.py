@@ -46,6 +46,7 @@ def test_it_is_said_through_what_a_rank_lags_and_what_it_cost_since_the_start():
     now_and_then = observed(4, **usual)  # it lagged before, and does no more
     now_and_then.document["loops"]["train"] |= {
         "wall_seconds": 100.0,
+        "steps": 10_000,
         "components": {"input": 60.0, "compute": 40.0},
     }
     rows = rank_rows([*ranks, now_and_then])
@@ -227,7 +228,14 @@ def test_ranks_that_wait_together_are_not_accused_while_one_is_in_a_checkpoint()
     busy.document["loops"]["train"]["left_seconds"] = 41.0
     assert dearest(rank_rows([busy, *waiting])).endswith("; rank 0 is out of its loop for 41 s")
     at_lines = [hanging(700, rank, line=f"train.py:{rank} f", activity="waiting") for rank in (1, 2)]
-    assert [row["hangs"] for row in rank_rows([busy, *at_lines])] == [False, True, True]
+    assert not any(row["hangs"] for row in rank_rows([busy, *at_lines]))
+    assert not any(row["hangs"] for row in rank_rows([busy, waiting[0]])), "it may be at the barrier"
+    at_work = hanging(700, 1, activity="processor")
+    assert [row["hangs"] for row in rank_rows([busy, at_work])] == [False, True]
+    busy.document["loops"]["train"]["left_seconds"] = None
+    assert [row["hangs"] for row in rank_rows([busy, waiting[0]])] == [False, True], (
+        "nothing is to be waited for"
+    )
 
 
 def test_of_ranks_none_of_which_waits_for_its_device_the_one_at_another_line_hangs():
@@ -235,6 +243,7 @@ def test_of_ranks_none_of_which_waits_for_its_device_the_one_at_another_line_han
     rows = rank_rows([*alike, hanging(700, 3, line="data.py:7 read", activity="waiting")])
     assert [row["hangs"] for row in rows] == [False, False, False, True]
     assert all(row["hangs"] for row in rank_rows(alike)), "none of them waits for its device"
+    assert dearest(rank_rows(alike)).endswith("no step for 43 s: train.py:30 barrier; 2 other ranks too")
 
 
 def test_a_rank_whose_thread_is_not_known_to_do_anything_of_its_own_is_not_accused():
@@ -251,6 +260,38 @@ def test_no_rank_lags_while_ranks_stand_still():
     rows = rank_rows(ranks)
     assert not any(row["lags"] for row in rows)
     assert dearest(rows).startswith("Rank 1 waits for its device")
+
+
+def test_what_a_silent_thread_does_is_not_made_up():
+    stopped = hanging(700, 1, line=None, activity=None)
+    stopped.document["hangs"][0]["line_reason"] = "the process does not answer"
+    assert dearest(rank_rows([hanging(700, 0), stopped])) == (
+        "Rank 1 hangs (nothing is known of its thread): no step for 43 s: the process does not answer"
+    )
+
+
+@pytest.mark.parametrize("pause", [1.0, 40.0])
+def test_a_rank_does_not_lag_for_what_the_others_waited_beside_its_loop(pause):
+    """One has evaluated, or compiled, alone: steps of the others then took longer, and its own did not."""
+    ranks = [observed(0, communication=0.45, input=0.5, compute=0.05)]
+    ranks += [observed(rank, input=0.5, compute=0.05, communication=0.1, unknown=pause) for rank in (1, 2)]
+    assert not any(row["lags"] for row in rank_rows(ranks))
+    ranks[0] = observed(0, communication=0.0, input=1.5 * pause, compute=0.05)
+    assert [row["lags"] for row in rank_rows(ranks)] == [True, False, False], "it takes longer in its loop"
+
+
+def test_a_rank_whose_steps_take_longer_in_all_their_parts_does_not_lag():
+    """It does other work, and nobody waits for it."""
+    ranks = [observed(rank, input=0.3, host=0.2, compute=0.5) for rank in range(2)]
+    ranks.append(observed(2, input=3.0, host=2.0, compute=5.0))
+    assert not any(row["lags"] for row in rank_rows(ranks))
+
+
+def test_ranks_in_other_loops_are_not_compared():
+    """As where one evaluates for longer than it trains: its evaluation is no step that the others wait in."""
+    ranks = [observed(rank, communication=0.4, input=0.0, compute=0.6) for rank in range(3)]
+    ranks[2].document["loops"] = {"eval": {**loop(input=9.0), "profile": {"windows": 1}}}
+    assert not any(row["lags"] or row["lag"] for row in rank_rows(ranks))
 
 
 def test_a_rank_that_is_gone_neither_lags_nor_makes_another_lag():
