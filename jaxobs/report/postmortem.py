@@ -30,8 +30,8 @@ WHO: Final = re.compile(rb'\{"at":[^,]*,"who":')
 Moment = Mapping[str, Any]
 """A line of a recorder: `at` in Unix seconds, and `who`, `span`, `slowdown`, or what was known at that moment."""
 
-Start = tuple[str | None, str | None]
-"""One start of one run: launched runs keep their id when they are started again."""
+Start = tuple[str | None, ...]
+"""One start of one run: launched runs keep their id when they are started again, perhaps with fewer processes."""
 
 MAX_BYTES: Final = 4_000_000
 """Most bytes that are read of a file; a recorder's has an eighth of that."""
@@ -83,7 +83,7 @@ class Flight:
     @property
     def start(self) -> Start:
         """Which start of which run it is."""
-        return self.who.get("jaxobs.run_id"), self.who.get("jaxobs.attempt")
+        return tuple(map(self.who.get, ("jaxobs.run_id", "jaxobs.attempt", "jax.process_count")))
 
     @property
     def rank(self) -> str:

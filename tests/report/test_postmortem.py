@@ -216,6 +216,21 @@ def test_an_earlier_start_with_the_same_id_is_left_out(
     assert [rank["seen_until"] for rank in json.loads(capsys.readouterr().out)] == [2 * 86_400.0 + 120] * 2
 
 
+def test_a_rank_of_a_start_with_more_processes_has_not_stopped_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where a job goes on without the host that failed: its launcher may not count the restart."""
+    for at, ranks in enumerate((3, 2)):
+        for rank in range(ranks):
+            lines = lines_of(90, 120, 200.0 * at)
+            who = {"jax__process_index": str(rank), "jax__process_count": str(ranks)}
+            os.utime(written(tmp_path / f"{at}-{rank}", lines, **who) / RECORDER, (1 + at, 1 + at))
+    assert main(["postmortem", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert ": 2 ranks, seen until" in out
+    assert "rank 2" not in out
+
+
 def test_lines_of_another_version_are_counted_and_do_not_spoil_the_story(tmp_path: Path) -> None:
     lines = lines_of(90, 120)
     odd: list[dict[str, Any]] = [
