@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import webbrowser
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -36,9 +37,9 @@ MAX_BYTES_READ = 4 * MAX_BYTES
 LAST = re.compile(r"last(?:~(\d{1,6}))?", re.ASCII)
 """The word for a run by how many began after it."""
 
-TOGETHER_SECONDS = 5.0
-"""Longest time between the starts of two ranks of one job. Launchers take less, and a process needs about as long to
-import JAX before it trains at all."""
+TOGETHER_SECONDS = 300.0
+"""Longest time between the starts of two ranks of one job: so long `jax.distributed.initialize()` waits for all of them
+(its `initialization_timeout`)."""
 
 DISPLAYS = {"DISPLAY", "WAYLAND_DISPLAY"}
 """Variables of which one is set where a browser would open in a window, and not in this terminal."""
@@ -168,18 +169,20 @@ def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
         return
     except OSError as error:
         raise InputError(f"cannot read {directory}: {error.strerror or error}") from None
-    together: list[Record] = []
+    waiting = deque[Record]()
+    starts: list[Start] = []
     for folder in folders:
         try:
             record = _read(folder / RECORD)
         except InputError as error:
             left_out.append(str(error))
             continue
-        if together and _began(together[0]) - _began(record) > TOGETHER_SECONDS:
-            yield from _first_ranks(together)
-            together = []
-        together.append(record)
-    yield from _first_ranks(together)
+        waiting.append(record)
+        starts.append(_start(record))
+        while _began(waiting[0]) - _began(record) > TOGETHER_SECONDS:
+            yield from _first_rank(waiting.popleft(), starts)
+    for record in waiting:
+        yield from _first_rank(record, starts)
 
 
 def records_directory() -> Path:
@@ -200,13 +203,20 @@ def _named(word: str) -> Path:
     return min(found, key=lambda folder: not whole.fullmatch(folder.name)) / RECORD
 
 
-def _first_ranks(together: Sequence[Record]) -> Iterator[Record]:
-    """The records that have the lowest rank of their run: several, where jobs of one rank each began together."""
-    lowest: dict[str, int] = {}
-    runs = [str(_process(record, "run")) for record in together]  # of a foreign document it may be anything
-    for run, record in zip(runs, together, strict=True):
-        lowest[run] = min(_rank(record), lowest.get(run, _rank(record)))
-    return (record for run, record in zip(runs, together, strict=True) if _rank(record) == lowest[run])
+Start = tuple[object, int, float]
+"""The name of a process's run, its rank, and when it began."""
+
+
+def _start(record: Record) -> Start:
+    return _process(record, "run"), _rank(record), _began(record)
+
+
+def _first_rank(record: Record, starts: Sequence[Start]) -> Iterator[Record]:
+    """The record, unless about then a lower rank of a run of its name began."""
+    own, number, began = _start(record)
+    lower = (at for run, rank, at in starts if run == own and rank < number)
+    if all(abs(at - began) > TOGETHER_SECONDS for at in lower):
+        yield record
 
 
 def _read(path: Path) -> Record:

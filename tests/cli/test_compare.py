@@ -11,6 +11,7 @@ import pytest
 
 from jaxobs.cli import main
 from jaxobs.cli.compare import compare
+from jaxobs.cli.show import records as records_in
 from jaxobs.report.record import encoded
 from jaxobs.report.runs import RECORD, folder_of
 from tests.report.made_up import content, windows
@@ -142,6 +143,14 @@ def test_of_the_processes_that_a_launcher_started_together_the_first_is_listed(
     assert json.loads(capsys.readouterr().out)["began"] == 100.0
     assert main(["runs", str(tmp_path)]) == 0
     assert re.findall(r"(?m)^last\S*", capsys.readouterr().out) == ["last"]
+
+
+def test_a_rank_that_began_minutes_after_the_others_is_no_run_of_its_own(tmp_path: Path) -> None:
+    for rank, began in enumerate((100.0, 160.0, 90.0)):
+        kept(tmp_path, began=began, launched=str(rank), rank=rank)
+    kept(tmp_path, "other", "other", began=130.0)
+    kept(tmp_path, began=500.0, launched="1", rank=1)
+    assert [record.content["began"] for record in records_in(tmp_path, [])] == [500.0, 130.0, 100.0]
 
 
 def test_jobs_of_one_rank_each_that_began_together_are_all_listed(
