@@ -6,13 +6,14 @@ import http.server
 import json
 import threading
 from concurrent.futures import Future
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jaxobs.cli.top.servers import Access, Answer, SnapshotClient, Target, distinct, targets_in
-from jaxobs.cli.top.watch import Watch, Watched
+from jaxobs.cli.top.watch import Watch, Watched, _place
 
 HERE = Target("http", "127.0.0.1", 9464)
 
@@ -49,6 +50,13 @@ def test_no_rank_is_away_while_the_ranks_are_put_in_order() -> None:
     watch._take(answered, watch.ranks[0])
     watch.close()
     assert seen == [3]
+
+
+def test_the_ranks_of_a_run_stand_together_beside_those_of_another_of_its_name() -> None:
+    ranks = [Watched(HERE, SnapshotClient(HERE, Access())) for _ in range(4)]
+    for number, (rank, run_id) in enumerate(product((0, 1), "ab")):
+        ranks[number].document = {"process": {"run": "train", "run_id": run_id, "process_index": rank}}
+    assert sorted(ranks, key=_place) == [ranks[number] for number in (0, 2, 1, 3)]
 
 
 def test_a_malformed_address_in_a_directory_hides_no_other(tmp_path: Path) -> None:

@@ -160,5 +160,5 @@ class Watch:
 
 def _place(rank: Watched) -> tuple[str, int, str]:
     process = rank.document.get("process") or {}
-    index = process.get("process_index")
-    return str(process.get("run") or ""), index if isinstance(index, int) else MAX_TARGETS, str(rank.target)
+    run, run_id, index = (process.get(key) for key in ("run", "run_id", "process_index"))
+    return f"{run} {run_id}", index if isinstance(index, int) else MAX_TARGETS, str(rank.target)
