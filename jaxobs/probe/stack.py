@@ -78,8 +78,8 @@ LOADER_FILES = ("/torch/utils/data/", "/tensorflow/python/data/", "/keras/src/tr
 TO_THREAD = ("threads", "to_thread")
 """Module and function of asyncio's wait for a function on another thread, which may do anything."""
 
-QUEUES = frozenset({("queue", "get"), ("queues", "get"), ("pool", "next")})
-"""Module and function of the queues of the standard library, asyncio's too, and of `multiprocessing.Pool.imap()`."""
+QUEUES = frozenset({("queue", "get"), ("queues", "get"), ("pool", "next"), ("_base", "result_iterator")})
+"""Module and function of the standard library's queues, asyncio's too, of `Pool.imap()`, and of an executor's `map()`."""
 
 ASYNCIO_TASKS = {("runners", "run"): "task", ("base_events", "run_until_complete"): "future"}
 """Functions of asyncio that run a task to its end, and their variable that holds it."""

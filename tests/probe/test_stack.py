@@ -10,6 +10,7 @@ import threading
 import time
 import types
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -206,6 +207,16 @@ class Loader:
     def read(self, _: int) -> int:
         time.sleep(NAP)
         return 1
+
+
+def test_an_executor_that_is_waited_for_is_input() -> None:
+    def trains() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            for _ in pool.map(time.sleep, [NAP]):
+                pass
+
+    place = seen(trains)
+    assert (place.activity, place.waits_in) == (INPUT, "_base.result_iterator")
 
 
 @pytest.mark.parametrize("how", ["class", "next", "map"])

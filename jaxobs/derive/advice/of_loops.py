@@ -21,8 +21,9 @@ of sampled device times."""
 SMALL_OPERATION = 50e-6
 """Seconds up to which an operation is small: five times the 2 to 10 µs that launching a kernel takes at most."""
 
-QUEUE = re.compile(r"(^|\.)get\b")
-"""The call below a line that waits for a queue, such as `queue.get in grain`: another thread or process fills it."""
+QUEUE = re.compile(r"(^|\.)get\b|^(pool|_base|process)\.")
+"""The call below a line that waits for a queue, such as `queue.get in grain`, or for a pool or an executor
+(`concurrent.futures._base`): another thread or process fills it."""
 
 
 def input_wait(facts: Facts) -> Iterator[Finding]:
