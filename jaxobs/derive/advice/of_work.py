@@ -14,32 +14,29 @@ SPEED = {"compute": "FLOP/s", "memory": "memory bandwidth"}
 def small_batch(facts: Facts) -> Iterator[Finding]:
     """An executable is bound by memory, and most of what it moves is state that does not grow with the batch.
 
-    When: at least half of its FLOPs are matrix products, its intensity is below the ridge (peak FLOP/s over peak
-    bytes/s), and reading and writing donated arguments is at least a quarter of its bytes.
+    When: it has a backward pass, at least half of its FLOPs are matrix products, its intensity is below the ridge (peak
+    FLOP/s over peak bytes/s), and reading and writing donated arguments is at least a quarter of its bytes.
     Gives back: half of that quarter or more.
-    Why so: twice the batch moves the state once for twice the examples. Only donated state is known not to grow with
-    the batch; without donation nothing is said. Element-by-element work gains nothing from a larger batch. Donated
-    arguments of more bytes than are moved are only read in part, as a table or a cache is.
+    Why so: twice the batch moves the state once for twice the examples. Only what a training step is donated is known not
+    to grow with the batch, as the cache of a decoder does. Element-by-element work gains nothing from a larger batch.
+    Donated arguments of more bytes than are moved are only read in part, as a table is.
     """
     for work in facts.work:
         cost, executed = work.cost, work.cost.executed_matrix_flops_by_type
         peak = facts.matrix_peaks.get(max(executed, key=executed.__getitem__, default=""))
-        if not (work.is_bound_by("memory") and cost.bytes and cost.flops):
+        trains = work.view.executable.value in facts.view.with_gradients and work.is_bound_by("memory")
+        if not (trains and cost.bytes and cost.flops and peak and facts.memory_peak):
             continue
         state = 2 * (work.view.memory.value or {}).get("alias", 0.0) / cost.bytes
-        if not (peak and facts.memory_peak) or cost.matrix_flops < 0.5 * cost.flops or not 0.25 <= state <= 1:
-            continue
         ridge, intensity = peak / facts.memory_peak, cost.flops / cost.bytes
-        if intensity < ridge:
+        if cost.matrix_flops >= 0.5 * cost.flops and 0.25 <= state <= 1 and intensity < ridge:
             yield Finding(
                 work.subject,
                 f"`{work.view.function}` does {intensity:.3g} FLOP for each byte of device memory, the device "
                 f"could do {ridge:.3g}: the batch is too small, {rough_percent(state)} of the bytes are state that does "
                 "not grow with it",
                 "take a larger batch where memory and the training recipe allow it, or update the state once for "
-                "several micro-batches"
-                if facts.is_training
-                else "take a larger batch where memory and latency allow it",
+                "several micro-batches",
                 work.view.bottleneck.confidence,
                 work.share * state / 2,
             )

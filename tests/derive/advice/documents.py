@@ -177,7 +177,7 @@ def small_batch(intensity: float = 20.0, alias: float = 6 * 2**30, label: str = 
     }  # fmt: skip
     document["executables"][0]["memory"]["alias"] = alias
     document["executables"][0]["bottleneck"] = {"label": label, "confidence": 0.6, "runner_up": "compute"}
-    return document
+    return training(document)
 
 
 def single_precision(peak_of_half: float = GPU["bfloat16"], written: float = 0.8e14) -> Document:
@@ -249,6 +249,7 @@ def everything_wrong() -> Document:
     document["functions"] = recompiling()["functions"]
     document["process"] = without_a_cache()["process"]
     other = small_batch()["executables"][0] | {"function": "eval_step", "seconds": 40.0}
+    document["with_gradients"] = [other["executable"]]
     document["executables"] = [single_precision()["executables"][0], other, not_donated()["executables"][0]]
     return copy.deepcopy(document)
 

@@ -212,6 +212,10 @@ def test_small_operations_of_another_loop_or_of_before_are_none_of_this_one() ->
     assert "40 a step or more" in only(document)["sentence"]
 
 
+def test_a_decoder_whose_cache_grows_with_the_batch_is_not_told_that_its_state_does_not() -> None:
+    assert advise(documents.small_batch() | {"with_gradients": []}) == []
+
+
 def test_products_that_may_run_in_tensorfloat32_are_held_against_its_peak() -> None:
     assert "2 times as fast in bfloat16" in only(documents.single_precision())["sentence"]
     document = documents.single_precision()
@@ -255,7 +259,9 @@ def loading_ahead(share: float, waits_in: str) -> Document:
     return document
 
 
-@pytest.mark.parametrize("waits_in", ["queue.get", "queue.get in grain", "items.get"])
+@pytest.mark.parametrize(
+    "waits_in", ["queue.get", "queue.get in grain", "items.get", "pool.next", "_base.result_iterator"]
+)
 def test_a_thread_that_loads_ahead_already_is_not_advised_but_told_to_be_faster(waits_in: str) -> None:
     piece = only(loading_ahead(0.4, waits_in))
     assert piece["condition"] == "slow_loader"
@@ -300,9 +306,7 @@ def test_a_rank_that_waits_in_collectives_hears_first_that_another_may_be_late()
     assert remedy.index("another of the 8 ranks is late") < remedy.index("reduce gradients in bfloat16")
 
 
-@pytest.mark.parametrize(
-    "document", [documents.communicating, documents.busy_host, documents.small_batch, documents.not_donated]
-)
+@pytest.mark.parametrize("document", [documents.communicating, documents.busy_host, documents.not_donated])
 def test_only_where_a_backward_pass_was_compiled_training_is_spoken_of(
     document: Callable[[], Document],
 ) -> None:
