@@ -115,6 +115,21 @@ def test_a_device_that_works_off_its_queue_is_not_idle_though_its_runs_were_shor
         assert loop["bottleneck"]["shares"]["input"] == pytest.approx(0.18, abs=0.03)
 
 
+def test_a_host_that_is_ahead_lets_no_device_wait_while_it_loads() -> None:
+    """It loads for 2 ms a step, 20 steps ahead of a device that takes 20 ms; its runs were timed as 17 ms once."""
+    fold, end = watched({1: 0.017}), 1.0
+    for number in range(500):
+        begin, end = end, max(end + 0.002, 1 + 0.02 * (number - 19))
+        fold.apply(step(number, begin, end, runs=(1,), wait=0.002))
+    for number in range(500):
+        if number % 45 in {14, 44}:  # half of these stretches are shorter than 20 steps
+            fold.apply(StepCompleted("train", number, at(1 + 0.02 * (number + 1)), MILLISECOND))
+    loop = fold.snapshot(at(11.1)).to_dict()["loops"]["train"]
+    assert loop["steps_per_second"] == pytest.approx(50, rel=0.01)
+    assert loop["bottleneck"]["shares"]["input"] == pytest.approx(0.0, abs=0.01)
+    assert "worked for longer than its runs take" in loop["device_idle_reason"]
+
+
 def test_a_run_that_was_never_timed_takes_what_its_kin_does() -> None:
     """A function is made anew, and compiled to the same."""
     fold = applied(watched({1: 0.01}), [created(2, "f1"), waits()])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops.stretches import FEW_STEPS, Stretch
+from jaxobs.derive.loops.stretches import FEW_STEPS, MAX_DOUBT, Stretch
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile, Part
 from jaxobs.roofline_model.bottleneck import HALF_SURE_STEPS, Verdict, confidence, label_of_busy, margin
 from jaxobs.vocabulary import activities
@@ -112,9 +112,10 @@ def charged(piece: Stretch, known: Known) -> Charged:
     share = min(1.0, max(0.0, remaining - idle) / total) if total > 0 else 0.0
     for word, amount in busy.components.items():
         components[word] += amount * share
-    lacking = min(piece.worked, remaining) - total * share - sum(busy.bounded.values())
-    busy.bounded[OUTPACED] = lacking = lacking if lacking > SAMPLED * piece.wall else 0.0
-    remaining = max(0.0, remaining - total * share)
+    # The other steps took as long, unless those were few.
+    worked = piece.worked * min(piece.steps / max(1, piece.worked_steps), 1 / MAX_DOUBT)
+    worked, remaining = min(worked, remaining) - total * share, max(0.0, remaining - total * share)
+    busy.bounded[OUTPACED] = lacking = max(0.0, worked - sum(busy.bounded.values()))
     for word, amount in (("checkpoint", piece.checkpoint), ("input", waited)):
         given = min(max(amount, 0.0), max(0.0, remaining - lacking))
         components[word] += given
@@ -146,7 +147,7 @@ def charged(piece: Stretch, known: Known) -> Charged:
         as_whole=share * min(busy.as_whole, total),
         doubtful=share * min(busy.doubtful, total),
         spent={run: share * amount for run, amount in busy.spent.items()},
-        idle=rest if bounded <= MAX_BOUNDED * piece.wall else None,
+        idle=max(0.0, rest - lacking) if bounded <= MAX_BOUNDED * piece.wall else None,
         reason=max(why, key=lambda each: why[each]) if max(why.values()) > 0 else None,
     )
 

@@ -105,6 +105,7 @@ class Stretch:
     ahead: bool = False
     """Whether the host was ahead of the device throughout, which then worked all the time: it never waited of late."""
     worked: float = 0.0  # seconds that began with all steps dispatched: the device was busy in them
+    worked_steps: int = 0
 
     @property
     def compiled(self) -> bool:
@@ -117,6 +118,7 @@ class Stretch:
         self.wall += other.wall
         self.doubtful += other.doubtful
         self.worked += other.worked
+        self.worked_steps += other.worked_steps
         self.nested += other.nested
         self.steps += other.steps
         self.compiling += other.compiling
@@ -406,7 +408,8 @@ class Stretches:
             alike = {each.each_ran for each in steps}
             is_all_work = own > (1 - MAX_DOUBT) * ended.wall and not self.idle_at_ends
             ended.ahead = self._mark_seen and end > last.end and is_all_work
-            ended.worked = ended.wall if self._mark_seen and last.end <= start else 0.0
+            if self._mark_seen and last.end <= start:
+                ended.worked, ended.worked_steps = ended.wall, ended.steps
             if not ended.breaks and len(alike) == 1:
                 ended.spacing = alike.pop() or ()
         self._in_doubt = False

@@ -169,7 +169,7 @@ def _iterations(loop: Loop) -> Figure[int]:
 def _device_seconds(loop: Loop) -> Figure[float]:
     steps, did = loop.rated.steps, loop.did
     all_timed = did.device_seconds > 0 and not did.untimed_runs and loop.unwatched() is None
-    if loop.charged.bounded.get(OUTPACED):
+    if loop.charged.bounded.get(OUTPACED, 0.0) > MAX_DOUBT * loop.whole.wall:
         return Figure(None, OUTPACED)
     return figure(min(did.device_seconds, loop.rated.wall) / steps if all_timed else None, NOT_ALL_TIMED)
 
