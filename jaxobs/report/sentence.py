@@ -261,7 +261,7 @@ def _limit(loop: Document) -> str:
         return f"What it spends {much} of its time on is not known: {why_unknown(loop)}{beside}."
     share = f" ({rough_percent(shares[label])} of the time)" if label in shares else ""
     unsure = (verdict.get("confidence") or 0.0) < CLEAR
-    if unsure and shares.get(label, 0.0) > APART * shares.get(second, 0.0):
+    if unsure and (second == "unknown" or shares.get(label, 0.0) > APART * shares.get(second, 0.0)):
         return f"It seems to be limited by {by}{share}, which is not sure."
     if unsure and second:
         return f"Two things limit it about as much: {by}{share} and {then}."

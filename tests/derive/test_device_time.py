@@ -23,6 +23,7 @@ from tests.derive.made_up import (
     at,
     backend,
     check,
+    compiled,
     created,
     families,
     main_thread,
@@ -128,6 +129,28 @@ def test_a_host_that_is_ahead_lets_no_device_wait_while_it_loads() -> None:
     assert loop["steps_per_second"] == pytest.approx(50, rel=0.01)
     assert loop["bottleneck"]["shares"]["input"] == pytest.approx(0.0, abs=0.01)
     assert "worked for longer than its runs take" in loop["device_idle_reason"]
+
+
+def test_a_run_takes_no_longer_than_the_steps_it_was_in() -> None:
+    """Fifty steps of 10 ms of one executable, of which a disturbed run took 30 ms, then fifty of another."""
+    fold = applied(watched({1: 0.03, 2: 0.01}), [waits()])
+    for number in range(100):
+        begin = 1 + number / 100
+        fold.apply(step(number, begin, begin + 0.01, runs=(1 + number // 50,)))
+    shares = fold.snapshot(at(2.1)).to_dict()["loops"]["train"]["bottleneck"]["shares"]
+    assert entries(fold, 2.1)["f1"]["seconds"] == pytest.approx(0.5)
+    assert entries(fold, 2.1)["f2"]["seconds"] == pytest.approx(0.5)
+    assert sum(shares.values()) == pytest.approx(1.0)
+
+
+def test_no_run_took_place_while_its_step_compiled() -> None:
+    """Its first step compiles for 4 s of 4.1; only then a run is timed, as 0.2 s."""
+    fold = applied(watched({1: 0.2}, samples=0), [waits()])
+    fold.apply(compiled(1, 5, function="f1"))
+    fold.apply(step(0, 1, 5.1, runs=(1,)))
+    fold.snapshot(at(5.2))
+    fold.apply(ExecutableRan(1, 0.2, MILLISECOND / 1e9, at(5.3)))
+    assert entries(fold, 5.4)["f1"]["seconds"] == pytest.approx(0.1)
 
 
 def test_a_run_that_was_never_timed_takes_what_its_kin_does() -> None:

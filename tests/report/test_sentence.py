@@ -100,6 +100,14 @@ def test_what_is_said_of_a_young_loop_is_said_of_all_its_time() -> None:
     assert spent_by_part(young | {"recent_seconds": 30.0}) is charged
 
 
+def test_what_is_not_known_is_no_thing_that_limits() -> None:
+    verdict = {"label": "compile", "runner_up": "unknown", "confidence": 0.02}
+    shares = {"compile": 0.51, "unknown": 0.49}
+    assert said(bottleneck=verdict | {"shares": shares}).endswith(
+        "It seems to be limited by compile (51 % of the time), which is not sure."
+    )
+
+
 def test_work_whose_cost_is_not_known_is_called_so_wherever_it_stands() -> None:
     shares = {"unmodelled": 0.98, "unknown": 0.02}
     for confidence in (0.05, 0.9):

@@ -192,11 +192,13 @@ def _add_runs(
     busy: Charged, piece: Stretch, run: int, calls: int, executable: Executable, known: Known
 ) -> None:
     per_run = known.executables.seconds_per_run(executable)
+    within = min(piece.within[run] / 1e9, max(0.0, piece.wall - piece.compiling))
     if per_run is None:
         busy.untimed[run] = calls
-        room = busy.room[run] = min(piece.within[run] / 1e9, executable.most_seconds_per_run * calls)
+        room = busy.room[run] = min(within, executable.most_seconds_per_run * calls)
         busy.bounded[f"no run of {executable.function} was timed"] += room
         return
+    per_run = min(per_run, within / calls)
     spent = busy.spent[run] = per_run * calls
     busy.doubtful += executable.doubt * spent
     parts = known.profile.parts if known.profile and executable.fingerprint else {}
