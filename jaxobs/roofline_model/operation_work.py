@@ -97,7 +97,7 @@ class Work:
             # It took time, and there is no work in it: a core waits for a copy that another operation began.
             label = "memory" if kind == "copy" else "latency"
         else:
-            label = label_of_busy(Modelled(bound, not self.cost.unmodelled), self.at_best_seconds)
+            label = label_of_busy(Modelled(bound, self.cost.exact), self.at_best_seconds)
         if label != "latency" or self.at_best_seconds <= LONGEST_LATENCY * self.executions:
             return label
         floating = self.cost.flops > 0 or self.cost.transcendentals > 0

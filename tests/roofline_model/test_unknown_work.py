@@ -63,6 +63,15 @@ def test_a_kernel_without_an_estimate_has_no_figures_that_depend_on_its_work() -
     assert work.label("compute") == "unmodelled"
 
 
+@pytest.mark.parametrize(("moved", "label"), [(9e10, "memory"), (1e9, "unmodelled")])
+def test_a_call_with_a_loop_that_was_counted_once_is_not_limited_by_what_was_counted(
+    moved: float, label: str
+) -> None:
+    """A sampler was `memory` with a high confidence at 0.2 % of its roof: a loop in it ran some hundred times."""
+    once = Cost(bytes=moved, vector_flops_by_type={"float32": 1.0}, exact=False, inexact_reasons=("w",))
+    assert work_of(once).label("compute") == label
+
+
 def test_an_executable_that_is_such_a_kernel_is_unmodelled() -> None:
     bound = total_bound([bound_time(KERNEL, PEAKS)])
     verdict = of_executable(Modelled(bound, complete=False), 1.0, 10)
