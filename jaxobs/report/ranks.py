@@ -25,10 +25,6 @@ HANGING: Final = "◀ hangs"
 GONE: Final = "✗"
 """Marks a rank of which nothing new is known."""
 
-_BUSY: Final = "it does not wait for its device"
-_SILENT: Final = "nothing is known of its thread"
-"""What tells a rank that stands still from those that wait for it."""
-
 _OF_HANG: Final = ("loop", "steps", "steps_in_flight", "seconds", "activity", "line", "line_reason")
 
 
@@ -51,9 +47,9 @@ def marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for run in {row["run_id"] for row in rows}:  # others do not wait for this one
         alike = [row for row in rows if row["run_id"] == run]
         fresh = [row for row in alike if not row["problem"]]
-        stand = any(row["hang"] for row in fresh)  # then who lags is of before
+        get_on = not any(row["hang"] for row in fresh)  # else who lags is of before
         for loop in {row["loop"] for row in fresh}:
-            _mark_slowest([row for row in fresh if row["loop"] == loop], is_now=not stand)
+            _mark_slowest([row for row in fresh if row["loop"] == loop], is_now=get_on)
         for row, why in waited_for(alike):
             row["hangs"], row["hangs_as"] = True, why
     return rows
@@ -105,10 +101,10 @@ def waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any]
     """
     still = [row for row in ranks if row["hang"] and not row["problem"]]
     is_awaited = any(row["doing"] and not (row["hang"] or row["problem"]) for row in ranks)
-    may_wait = {activities.WAITING} if is_awaited else set()
-    own = [row for row in still if not waits(row) and row["hang"].get("activity") not in may_wait]
+    own = [row for row in still if not waits(row, perhaps=is_awaited)]
     lines = [row["hang"]["line"] for row in still]
-    apart, alone = the_other(lines), [(row, _SILENT if row["hang"]["line"] is None else _BUSY) for row in own]
+    why = {True: "nothing is known of its thread", False: "it does not wait for its device"}
+    apart, alone = the_other(lines), [(row, why[row["hang"]["line"] is None]) for row in own]
     if own and (len(own) < len(still) or len(own) == 1 or (apart is None and len({*lines}) > 1)):
         return alone
     if len(still) < max(len(ranks), *(row["ranks"] or 1 for row in ranks)):
@@ -120,9 +116,10 @@ def waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any]
     return alone if apart is None else [(still[apart], "its thread is at another line than all others")]
 
 
-def waits(row: Row) -> bool:
-    """Whether its thread stands still and is not known to do anything of its own."""
-    return bool(row["hang"]) and row["hang"].get("activity") in {activities.DEVICE, activities.UNKNOWN}
+def waits(row: Row, *, perhaps: bool = False) -> bool:
+    """Whether its thread stands still and is not known to do anything of its own; `perhaps`: or waits for something."""
+    known = {activities.DEVICE, activities.UNKNOWN, activities.WAITING if perhaps else activities.DEVICE}
+    return bool(row["hang"]) and row["hang"].get("activity") in known
 
 
 def _behind(still: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -150,13 +147,13 @@ def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
     """The share of time that each rank of one run costs the others; 0 or less where it costs them nothing.
 
     In collectives all ranks wait for the slowest, which therefore waits least: of what is not known of its time, it may
-    wait for all. Where communication is not known, it is the one that spends more than the others on its input and its
-    host (docs/questions/rank.md).
+    wait for all. Where it is not known to wait longer than the others, it may also be the one that spends more than they
+    do on its input and its host (docs/questions/rank.md).
     """
     waits = _beyond_others([share.get("communication") for share in shares])
     own = _beyond_others([share.get("input", 0.0) + share.get("host", 0.0) for share in shares])
     ranks = zip(shares, waits, own, strict=True)
-    return [max(-wait - share.get("unknown", 0.0), spent) for share, wait, spent in ranks]
+    return [max(-wait - share.get("unknown", 0.0), spent * (wait <= 0)) for share, wait, spent in ranks]
 
 
 def _away(loop: Mapping[str, Any], shares: Mapping[str, float]) -> float | None:
@@ -227,9 +224,8 @@ def row_of(rank: Observed, wanted_loop: str | None = None) -> dict[str, Any]:
     place = hang and (hang["line"] or hang["line_reason"])
     shares = _known(verdict.get("shares") or {}, loop)
     own = [shares[name] for name in ("input", "host") if name in shares]
-    left = (
-        [] if loop.get("left_seconds") is None else [f"out of its loop for {duration(loop['left_seconds'])}"]
-    )
+    ago = loop.get("left_seconds")
+    left = [] if ago is None else [f"out of its loop for {duration(ago)}"]
     return {
         "rank": process.get("process_index"), "ranks": process.get("process_count"),
         "run": process.get("run") or process.get("service_name"),
@@ -325,5 +321,4 @@ def render_ranks(ranks: Sequence[Observed], asked: Set[str] = frozenset(), *, wi
 
 def rank_table(rows: Sequence[Row], *, width: int, bold: bool) -> str:
     """The table of ranks alone."""
-    table = plain_table(list(columns(rows)), rows, title="ranks", write=words)
-    return to_text([table], width=width, bold=bold)
+    return to_text([plain_table([*columns(rows)], rows, title="ranks", write=words)], width=width, bold=bold)

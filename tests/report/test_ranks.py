@@ -66,9 +66,16 @@ def test_a_cause_that_does_not_explain_most_of_it_is_not_named():
 
 def test_no_rank_lags_through_what_it_waits_for_the_others():
     ranks = [observed(rank, communication=0.1, input=0.5, compute=0.4) for rank in range(3)]
-    ranks.append(observed(3, communication=0.18, input=0.56, compute=0.26))
+    ranks.append(observed(3, communication=0.1, input=0.56, compute=0.26, unknown=0.08))
     [*_, slowest] = rank_rows(ranks)
     assert (slowest["lags"], slowest["through"]) == (True, "input")
+
+
+def test_a_rank_that_waits_longer_than_the_others_does_not_lag():
+    """It is not known what these spend much of their time on: it may be input as well."""
+    ranks = [observed(rank, communication=0.17, input=0.4, compute=0.08, unknown=0.35) for rank in range(3)]
+    ranks.append(observed(3, communication=0.24, input=0.6, compute=0.08, unknown=0.08))
+    assert not any(row["lags"] for row in rank_rows(ranks))
 
 
 def test_a_rank_whose_communication_is_not_known_yet_does_not_lag_for_that():
