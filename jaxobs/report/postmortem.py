@@ -315,10 +315,8 @@ def story(flights: Sequence[Flight]) -> Iterator[TextTable | str]:
     ordered = in_order(flights)
     first = ordered[0]
     name = " ".join(filter(None, (first.who.get("jaxobs.run"), first.who.get("jaxobs.run_id"))))
-    ranks = max(_row(flight)["ranks"] for flight in flights)
-    known = (
-        count(len(flights), "rank") if len(flights) >= ranks else f"{len(flights)} of {count(ranks)} ranks"
-    )
+    seen, ranks = len(flights), max(_row(flight)["ranks"] for flight in flights)
+    known = count(seen, "rank") if seen >= ranks else f"{seen} of {count(ranks)} ranks"
     yield f"{name}: {known}, seen until {clock(max(flight.last['at'] for flight in flights))}"
     parted = divergence(ordered)
     if parted is not None:
@@ -392,7 +390,8 @@ def _span(line: Moment) -> str:
 def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:
     """What is worth telling of a rank: long compiles and phases, hangs, values that are not finite, memory that grows.
 
-    Slowdowns and values that are not finite are told whenever they began: what came later may have come of them.
+    That is told from the first step on: before it a job makes what it trains. Slowdowns and values that are not finite
+    are told whenever they began: what came later may have come of them.
     """
     yield from flight.slowdowns
     yield from (span for span in flight.spans if span[0] >= since)
@@ -401,7 +400,8 @@ def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:
     yield from ((at, f"`{name}` stands still") for name, at in stands_since.items())
     for (name, key, _), (at, said) in flight.gone_wrong.items():
         yield at, f"`{key}` of `{name}` {said}"
-    sizes = [each["memory"] for each in lately if each.get("memory")]
+    stepped = min((at for told in flight.reached.values() for steps, at in told if steps), default=since)
+    sizes = [each["memory"] for each in lately if each.get("memory") and each["at"] >= stepped]
     if sizes and sizes[-1] > GREW * sizes[0]:
         grew = f"memory of the process grew from {byte_size(sizes[0])} to {byte_size(sizes[-1])}"
         yield lately[-1]["at"], grew

@@ -278,6 +278,9 @@ def test_of_ranks_that_stop_together_the_one_is_named_that_waits_for_no_device()
 
 def test_memory_that_grew_is_told() -> None:
     assert "memory of the process grew from" in told(flight(0, 90, 100, memory=2e9))
+    at_first = flight(0, 90, 100)
+    at_first.moments[0] = {**at_first.moments[0], "memory": 5e8}
+    assert "memory of the process grew from" not in told(at_first), "it had done no step"
 
 
 def test_of_a_full_directory_only_the_run_that_was_written_last_is_read(
