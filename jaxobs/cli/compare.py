@@ -114,13 +114,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         "--fail-if-slower", metavar="PERCENT", type=_share,
         help="exit status 1 if a step of B takes so much longer than one of A, such as 5%%",
     )  # fmt: skip
-    parser.add_argument(
-        "--loop", metavar="NAME", help="the loop that is judged (default: all that both have)"
-    )
+    parser.add_argument("--loop", metavar="NAME", help="the loop that is judged (default: all of both)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument(
-        "--html", metavar="FILE", help="write one self-contained page, with a flame graph of what changed"
-    )
+    parser.add_argument("--html", metavar="FILE", help="write a self-contained page, with a flame graph")
     options = parser.options(arguments)
     if options.loop is not None and options.fail_if_slower is None:
         parser.error("--loop says which loop --fail-if-slower holds for: give that, too")

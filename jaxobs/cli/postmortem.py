@@ -41,11 +41,8 @@ def run(arguments: list[str]) -> int:
         help="folders of ranks or recorders in them, a run as in `jaxobs show`, or a directory, of which the newest run"
         " is shown (default: JAXOBS_RUN_DIRECTORY, else the user's state directory)",
     )  # fmt: skip
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print a JSON list instead, an object for each rank, that which stopped first at its head",
-    )
+    first = "print a JSON list instead, an object for each rank, that which stopped first at its head"
+    parser.add_argument("--json", action="store_true", help=first)
     parser.add_argument("--html", metavar="FILE", help="write one self-contained page, too")
     options = parser.options(arguments)
     directories = options.folders or [records_directory()]

@@ -31,9 +31,8 @@ def run(arguments: list[str]) -> int:
         help="where runs are kept (default: JAXOBS_RUN_DIRECTORY, else the user's state directory)",
     )  # fmt: skip
     directory = parser.options(arguments).directory or records_directory()
-    table = TextTable(
-        ("", "began", "run", "for", "state", "how it went"), left=("began", "run", "state", "how it went")
-    )
+    columns = ("", "began", "run", "for", "state", "how it went")
+    table = TextTable(columns, left=("began", "run", "state", "how it went"))
     left_out: list[str] = []
     for number, record in enumerate(records(directory, left_out)):
         try:

@@ -170,7 +170,7 @@ def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
     except OSError as error:
         raise InputError(f"cannot read {directory}: {error.strerror or error}") from None
     waiting = deque[Record]()
-    starts: list[Start] = []
+    starts: list[tuple[object, int, float]] = []
     for folder in folders:
         try:
             record = _read(folder / RECORD)
@@ -203,15 +203,12 @@ def _named(word: str) -> Path:
     return min(found, key=lambda folder: not whole.fullmatch(folder.name)) / RECORD
 
 
-Start = tuple[object, int, float]
-"""The name of a process's run, its rank, and when it began."""
-
-
-def _start(record: Record) -> Start:
+def _start(record: Record) -> tuple[object, int, float]:
+    """The name of a process's run, its rank, and when it began."""
     return _process(record, "run"), _rank(record), _began(record)
 
 
-def _first_rank(record: Record, starts: Sequence[Start]) -> Iterator[Record]:
+def _first_rank(record: Record, starts: Sequence[tuple[object, int, float]]) -> Iterator[Record]:
     """The record, unless about then a lower rank of a run of its name began."""
     own, number, began = _start(record)
     lower = (at for run, rank, at in starts if run == own and rank < number)

@@ -235,7 +235,7 @@ class TopApp(App[None]):
             return
         try:
             with using(f"the snapshot of {chosen.target}"), self.batch_update():
-                view = chosen.view(self._loop_name)
+                view = View(chosen.document, wanted_loop=self._loop_name)
                 opened.update(styled(opening(view, chosen.problem)))
                 self._draw_ranks(view.loop)
                 for name in _PANELS:
@@ -323,7 +323,7 @@ class TopApp(App[None]):
     def action_loop(self) -> None:
         """Choose the next loop of this rank."""
         if self._chosen is not None:
-            view = self._chosen.view(self._loop_name)
+            view = View(self._chosen.document, wanted_loop=self._loop_name)
             names = list(view.loops)
             self._loop_name = names[(names.index(view.loop) + 1) % len(names)] if view.loop in names else None
             self.draw()

@@ -24,7 +24,6 @@ from jaxobs.cli.top.servers import (
 from jaxobs.model.clock import monotonic
 from jaxobs.report.ranks import Observed, columns, rank_rows
 from jaxobs.report.tables import plain_table
-from jaxobs.report.view import View
 from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import printable
 
@@ -71,10 +70,6 @@ class Watched:
     @property
     def observed(self) -> Observed:
         return Observed(str(self.target), self.document, self.problem)
-
-    def view(self, loop: str | None) -> View:
-        """The view to draw of this rank, with the chosen loop in full."""
-        return View(self.document, wanted_loop=loop)
 
 
 class Watch:

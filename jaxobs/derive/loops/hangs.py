@@ -246,8 +246,7 @@ class Hangs:
             is_due = seconds(now - self._looked) > AGAIN_SECONDS
         else:
             is_due = not self._cleared and self._is_long(now, where)
-        if is_due:
-            self._asked = now
+        self._asked = now if is_due else None
         return is_due
 
     def suspended(self, nanoseconds: int) -> None:
@@ -291,11 +290,10 @@ class Hangs:
             self._cleared = True
         elif stacks or where.iterated or where.under_way is not None:
             self.count[loop.name] += 1
-            found = Hang(
+            self.kept.append(Hang(
                 loop.name, loop.steps, self._in_flight(loop), self._last, self._longest, where.function, loop.thread,
                 stacks=stacks, silence=silence, devices=where.loads(),
-            )  # fmt: skip
-            self.kept.append(found)
+            ))  # fmt: skip
 
     @staticmethod
     def _in_flight(loop: Loop) -> int | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
 
 from jaxobs.plugin.library_probe import LibraryProbe
 from jaxobs.plugin.wrapping import Wrapping
@@ -21,8 +19,5 @@ class CluProbe(LibraryProbe):
     def wrap(self, module: ModuleType, wrapping: Wrapping) -> None:
         """Wrap the writers that this module has; the two modules have some each."""
         for name in WRITERS:
-            wrapping.values(getattr(module, name, None), "write_scalars", _scalars)
-
-
-def _scalars(writer: object, step: int, scalars: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG001
-    return scalars
+            owner = getattr(module, name, None)
+            wrapping.values(owner, "write_scalars", lambda writer, step, scalars: scalars)

@@ -44,7 +44,4 @@ class OrbaxProbe(LibraryProbe):
         for name in WAITING:
             wrapping.phase(owner, name, lambda: "checkpoint", tentative=True)
         for name in LOADING:
-            wrapping.phase(owner, name, self._loading)
-
-    def _loading(self) -> str:
-        return "checkpoint" if self.steps else "initialisation"
+            wrapping.phase(owner, name, lambda: "checkpoint" if self.steps else "initialisation")
