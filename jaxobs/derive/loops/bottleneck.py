@@ -198,7 +198,8 @@ def _add_runs(
         room = busy.room[run] = min(within, executable.most_seconds_per_run * calls)
         busy.bounded[f"no run of {executable.function} was timed"] += room
         return
-    per_run = min(per_run, within / calls)
+    if known.idle_at_ends >= IDLE_KNOWN:  # the host waits for each run in its step
+        per_run = min(per_run, within / calls)
     spent = busy.spent[run] = per_run * calls
     busy.doubtful += executable.doubt * spent
     parts = known.profile.parts if known.profile and executable.fingerprint else {}
