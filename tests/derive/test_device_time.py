@@ -15,6 +15,7 @@ from jaxobs.model.events import (
     FunctionWatched,
     LoopEnded,
     StepCompleted,
+    TurnsAsked,
 )
 from tests.derive.made_up import (
     MILLISECOND,
@@ -129,6 +130,20 @@ def test_a_host_that_is_ahead_lets_no_device_wait_while_it_loads() -> None:
     assert loop["steps_per_second"] == pytest.approx(50, rel=0.01)
     assert loop["bottleneck"]["shares"]["input"] == pytest.approx(0.0, abs=0.01)
     assert "worked for longer than its runs take" in loop["device_idle_reason"]
+
+
+def test_a_host_that_works_before_it_dispatches_is_not_ahead_of_the_device() -> None:
+    """It works for 30 ms a step, then dispatches 20 ms: no output is ready at the end of a turn, and nothing is queued."""
+    fold = applied(watched({1: 0.02}, samples=0), [TurnsAsked("train", 9, 0, at(1))])
+    for number in range(100):
+        begin = 1 + 0.03 * number
+        fold.apply(step(number, begin, begin + 0.03, runs=(1,)))
+        if number > 0 and number % 15 == 0:
+            fold.apply(StepCompleted("train", number - 1, at(begin + 0.02), MILLISECOND))
+    loop, made = fold.snapshot(at(4.1)).to_dict()["loops"]["train"], entries(fold, 4.1)["f1"]
+    assert loop["steps_per_second"] == pytest.approx(1 / 0.03, rel=0.01)
+    assert made["seconds_per_run"] is None, "30 ms, and a device that is never idle"
+    assert loop["device_idle"] is None
 
 
 def test_a_run_takes_no_longer_than_the_steps_it_was_in() -> None:

@@ -18,6 +18,7 @@ from jaxobs.model.events import (
     ExecutableRan,
     LoopEntered,
     MainThreadSampled,
+    StepCompleted,
     TurnsAsked,
 )
 from jaxobs.report.summary import render
@@ -28,6 +29,7 @@ from tests.derive.made_up import (
     at,
     backend,
     check,
+    compiled,
     created,
     families,
     main_thread,
@@ -82,6 +84,19 @@ def test_whatever_else_it_does_is_not_host(activity: str, idle: float | None) ->
     assert loop["components"]["host"] == 0.0
     assert loop["components"]["unknown"] == pytest.approx(5.0)
     assert loop["device_idle"] == (idle and pytest.approx(idle))
+
+
+def test_what_was_sampled_stands_for_no_time_in_which_the_loop_compiled() -> None:
+    """The first call of a function that nobody marked is in no loop yet, and half of this one's time was compiling."""
+    fold = applied(new_fold(), [backend(), created(1), waits()])
+    fold.bind_peaks("example", PEAKS)
+    fold.analysed(1, module(matrix=4e10))
+    fold.apply(ExecutableRan(1, 0.05, 0.001, at(1)))
+    applied(fold, [compiled(1, 6), step(0, 1, 6.1, runs=(1,))])
+    applied(fold, [step(i, 6 + i / 10, 6 + (i + 1) / 10, runs=(1,)) for i in range(1, 50)])
+    loop = train(applied(fold, [main_thread(6, 11, processor=2.5, device=2.5)]))
+    assert loop["components"]["host"] == pytest.approx(2.5)
+    assert loop["device_idle"] == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize("otherwise", ["unknown", "input", "processor"])
@@ -267,6 +282,26 @@ def test_samples_of_loops_that_take_turns_within_a_second_are_of_each_its_own() 
     stretches = {name: loop.stretches for name, loop in fold.loops.by_name.items()}
     assert stretches["train"].host_waits
     assert not stretches["evaluate"].host_waits
+
+
+def test_what_the_main_thread_does_after_a_loop_that_nobody_marked_is_no_line_of_it() -> None:
+    """It waited for its threads for half a minute: 71 % of the loop's lines, and of what its time was charged by."""
+    fold = applied(new_fold(), [backend(), created(1, "train")])
+    rows: list[Any] = []
+    for number in range(1, 61):
+        rows += (UNMARKED, number, at(0.1 * number), at(0.1 * number), 0, 0, 0, None, None, 1, 1)
+    fold.apply_steps(rows)
+    fold.apply(MainThreadSampled(at(1), at(2), ((f"{RAN}1", "train.py:1", "", "processor", 1.0, 9),), 1))
+    fold.apply(StepCompleted(UNMARKED, 59, at(6.1), 0))
+    fold.snapshot(at(6.5))
+    fold.apply(StepCompleted(UNMARKED, 60, at(6.2), 0))
+    for second in range(8, 38):
+        seen = (f"{RAN}1", "threading.py:1 _shutdown", "", "waiting", 1.0, 9)
+        fold.apply(MainThreadSampled(at(second), at(second + 1), (seen,), 1))
+    fold.end(at(38), by_itself=True)
+    loop = fold.snapshot(at(38)).to_dict()["loops"]["train"]
+    shares = {row["line"]: row["share"] for row in loop["host_lines"]}
+    assert shares["train.py:1"] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

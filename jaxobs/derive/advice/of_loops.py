@@ -95,9 +95,7 @@ def _rows(loop: LoopView, *, of_input: bool) -> list[Mapping[str, Any]]:
 def _loads_ahead(loop: LoopView) -> bool:
     """Whether the main thread, when it waits for input, mostly waits for a queue, which another one fills."""
     rows = _rows(loop, of_input=True)
-    waiting: float = sum(row["share"] for row in rows)
-    queued: float = sum(row["share"] for row in rows if QUEUE.search(row["waits_in"]))
-    return queued > 0.5 * waiting
+    return sum(row["share"] if QUEUE.search(row["waits_in"]) else -row["share"] for row in rows) > 0
 
 
 def host_work(facts: Facts) -> Iterator[Finding]:
@@ -215,10 +213,9 @@ def _amount(loop: LoopFacts, share: float) -> str:
 
 
 def _of_a_step(loop: LoopFacts, share: float, words: str) -> str:
-    if loop.shares.get("compile") or loop.shares.get("checkpoint"):
-        return ""
     seconds = loop.view.step_seconds.value
-    return f" ({duration(share * seconds)} {words})" if seconds else ""
+    is_plain = not (loop.shares.get("compile") or loop.shares.get("checkpoint"))
+    return f" ({duration(share * seconds)} {words})" if seconds and is_plain else ""
 
 
 def _at(loop: LoopFacts, *, of_input: bool) -> str:

@@ -121,18 +121,18 @@ def charged(piece: Stretch, known: Known) -> Charged:
         components[word] += given
         remaining -= given
     of_host = (activities.PROCESSOR, *((activities.WAITING,) if known.idle_at_ends >= IDLE_KNOWN else ()))
-    scale = piece.wall / (sum(known.sampled.values()) or 1.0)
+    sampled = sum(spent for activity, spent in known.sampled.items() if activity != activities.COMPILE)
+    scale = (piece.wall - components["compile"]) / (sampled or 1.0)
     seen = {
         "input": scale * known.sampled.get(activities.INPUT, 0.0),
         "host": scale * sum(known.sampled.get(activity, 0.0) for activity in of_host),
     }
     together = sum(seen.values())
     bounded = sum(busy.bounded.values())
-    left = min(remaining, together) - bounded  # runs without a time may have been at any moment
-    part = max(0.0, left) / together if together > 0 else 0.0
+    left = max(0.0, min(remaining, together) - bounded)  # runs without a time may have been at any moment
     for word, amount in seen.items():
-        components[word] += part * amount
-    rest = max(0.0, remaining - part * together)
+        components[word] += left * amount / (together or 1.0)
+    rest = max(0.0, remaining - left)
     components["unknown"] += rest
     waits = scale * known.sampled.get(activities.DEVICE, 0.0)  # in which the device works
     busy_too = waits - total * share - bounded - WOKEN * piece.steps

@@ -76,9 +76,10 @@ class HostLines:
         self._new: set[HostLine] = set()
         self._in_series: set[HostLine] = set()
         self._untaken: defaultdict[HostLine, float] = defaultdict(float)
+        self._untaken_since = 0
 
-    def add(self, line: HostLine, seconds: float, samples: int, callers: tuple[str, ...] = ()) -> None:
-        """Add `seconds` that were sampled at this line, which these lines have called."""
+    def add(self, line: HostLine, seconds: float, samples: int, callers: tuple[str, ...], time: int) -> None:
+        """Add `seconds` that were sampled at this line, which these lines have called; `time`: when they began."""
         self.samples += samples
         if not seconds:
             return
@@ -88,13 +89,16 @@ class HostLines:
         spent = self._paths.setdefault(path, {})
         spent[line.activity] = spent.get(line.activity, 0.0) + seconds
         self._calls = None
+        self._untaken_since = self._untaken_since if self._untaken else time
         kept = line if line in self.seconds or len(self.seconds) < LINES_KEPT else OTHERS
         self._untaken[kept._replace(activity=line.activity)] += seconds
         self.seconds[kept] = self.seconds.get(kept, 0.0) + seconds
         self._new.add(kept)
 
-    def take(self) -> defaultdict[HostLine, float]:
-        """Take the seconds sampled since the last call."""
+    def take(self, until: int) -> defaultdict[HostLine, float]:
+        """Take the seconds sampled since the last call; none where all are of after `until`."""
+        if until <= self._untaken_since:
+            return defaultdict(float)
         taken, self._untaken = self._untaken, defaultdict(float)
         return taken
 

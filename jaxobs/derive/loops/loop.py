@@ -223,6 +223,8 @@ class Loop:
         self.left_seconds = None if self._left is None else seconds(now - self._left)
         self.profile = self._profiles.of(self.name, now, self._compiled)
         ended = self.stretches.take(now, self.host, wait=running, final=final)
+        if final and self.inferred:
+            self.host.take(now)  # sampled after the loop, as nobody told its end
         self.whole, self.rated = self.stretches.whole(), self.stretches.rated()
         known = Known(
             self._executables, self.profile.value, by_activity(self.whole.sampled), self.stretches.idle_at_ends,
@@ -405,4 +407,4 @@ class Loops:
                 name = self.inferred.loop_of(int(name.removeprefix(RAN)))
             loop = self.by_name.get(name)
             host = self.outside if loop is None else loop.host
-            host.add(HostLine(line, waits_in, activity), spent, samples, callers)
+            host.add(HostLine(line, waits_in, activity), spent, samples, callers, event.start)

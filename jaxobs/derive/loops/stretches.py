@@ -115,18 +115,10 @@ class Stretch:
     def add(self, other: Stretch) -> None:
         """Add the amounts of another stretch."""
         self.end = max(self.end, other.end)
-        self.wall += other.wall
-        self.doubtful += other.doubtful
-        self.worked += other.worked
-        self.worked_steps += other.worked_steps
-        self.nested += other.nested
-        self.steps += other.steps
-        self.compiling += other.compiling
-        self.input += other.input
-        self.checkpoint += other.checkpoint
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.examples = min(self.examples + other.examples, MAX_VALUE)
         self.tokens = min(self.tokens + other.tokens, MAX_VALUE)
-        self.breaks += other.breaks
         for mine, its in ((self.runs, other.runs), (self.within, other.within), (self.beside, other.beside)):
             for run, count in its.items():  # `Counter.update` takes three times as long
                 mine[run] += count
@@ -144,6 +136,11 @@ class Stretch:
         self.tokens += _amount(steps, 8)
         for run, count in steps.runs.items():
             self.runs[run] += count
+
+
+_SUMMED = (
+    "wall", "doubtful", "worked", "worked_steps", "nested", "steps", "compiling", "input", "checkpoint", "breaks",
+)  # fmt: skip
 
 
 def _amount(steps: Steps, column: int) -> float:
@@ -284,7 +281,7 @@ class Stretches:
             self._close_by_turns(Kind.UNSEEN)
         ended, self._ended = self._ended, []
         if ended:
-            ended[-1].sampled = host.take()
+            ended[-1].sampled = host.take(ended[-1].end)
         by_kind: dict[tuple[Kind, bool, bool], Stretch] = {}
         for each in ended:
             key = (each.kind, each.compiled, each.alone)
@@ -406,8 +403,8 @@ class Stretches:
             self._patience = max(COMPLETIONS_MISSING, 3 * (end - start))
             own = ended.wall - ended.compiling - ended.input - ended.checkpoint
             alike = {each.each_ran for each in steps}
-            is_all_work = own > (1 - MAX_DOUBT) * ended.wall and not self.idle_at_ends
-            ended.ahead = self._mark_seen and end > last.end and is_all_work
+            is_queued = bool(self._open) and self._open[0].ends[0] <= end and not self.idle_at_ends
+            ended.ahead = self._mark_seen and is_queued and own > (1 - MAX_DOUBT) * ended.wall
             if self._mark_seen and last.end <= start:
                 ended.worked, ended.worked_steps = ended.wall, ended.steps
             if not ended.breaks and len(alike) == 1:
