@@ -133,7 +133,7 @@ def test_a_host_that_is_ahead_lets_no_device_wait_while_it_loads() -> None:
 
 
 def test_a_host_that_works_before_it_dispatches_is_not_ahead_of_the_device() -> None:
-    """It works for 30 ms a step, then dispatches 20 ms: no output is ready at the end of a turn, and nothing is queued."""
+    """It works for 30 ms a step, then dispatches 20 ms: no output is ready at the end of a turn, nothing is queued."""
     fold = applied(watched({1: 0.02}, samples=0), [TurnsAsked("train", 9, 0, at(1))])
     for number in range(100):
         begin = 1 + 0.03 * number
