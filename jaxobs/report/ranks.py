@@ -103,7 +103,7 @@ def waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any]
     is_awaited = any(row["doing"] and not (row["hang"] or row["problem"]) for row in ranks)
     own = [row for row in still if not waits(row, perhaps=is_awaited)]
     lines = [row["hang"]["line"] for row in still]
-    why = {True: "nothing is known of its thread", False: "it does not wait for its device"}
+    why = {True: "the stack of its thread did not come", False: "it does not wait for its device"}
     apart, alone = the_other(lines), [(row, why[row["hang"]["line"] is None]) for row in own]
     if own and (len(own) < len(still) or len(own) == 1 or (apart is None and len({*lines}) > 1)):
         return alone

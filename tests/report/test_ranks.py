@@ -273,7 +273,7 @@ def test_what_a_silent_thread_does_is_not_made_up():
     stopped = hanging(700, 1, line=None, activity=None)
     stopped.document["hangs"][0]["line_reason"] = "the process does not answer"
     assert dearest(rank_rows([hanging(700, 0), stopped])) == (
-        "Rank 1 hangs (nothing is known of its thread): no step for 43 s: the process does not answer"
+        "Rank 1 hangs (the stack of its thread did not come): no step for 43 s: the process does not answer"
     )
 
 
