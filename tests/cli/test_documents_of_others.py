@@ -23,6 +23,7 @@ from jaxobs.cli.top.servers import Access, Answer, SnapshotClient, target_of
 from jaxobs.cli.top.watch import Watched
 from jaxobs.report.ranks import render_ranks
 from jaxobs.report.terminal import opening, roofline, steps
+from jaxobs.report.view import View
 from jaxobs.vocabulary import InputError
 from jaxobs.vocabulary.text import read_json
 from tests.jobs import environment
@@ -84,7 +85,7 @@ def top(document: dict[str, Any]) -> str:
         rank.take(Answer(1.0, document, ()), 0.0)
     with using("the snapshot"):  # as the command does
         shown = render_ranks([rank.observed for rank in ranks], width=100, bold=False)
-        view = ranks[0].view(None)
+        view = View(ranks[0].document)
         lines = [*opening(view, None), *steps(view, 100), *roofline(view.document, 100, 30)]
     return "\n".join([shown, *("".join(span.text for span in line) for line in lines)])
 
