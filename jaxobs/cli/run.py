@@ -41,6 +41,9 @@ def run(arguments: list[str]) -> int:
         return 0
     program = _program_of(rest)
     environment = dict(os.environ)
+    # Python sets LC_CTYPE as it starts in the locale C (PEP 538), and the script's Python is to find that locale too.
+    if sys.flags.utf8_mode and environment.get("LC_CTYPE") == "C.UTF-8" and not environment.get("LC_ALL"):
+        environment["LC_CTYPE"] = "C"
     if load_settings(**settings).enabled:
         if sys.flags.ignore_environment or sys.flags.no_site:
             raise InputError("-E, -I or -S would keep jaxobs out of this Python; start it without")

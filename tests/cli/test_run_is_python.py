@@ -163,6 +163,16 @@ def test_options_of_python_reach_the_script(tmp_path: Path, options: list[str]) 
     assert without_summary(observed) == plain
 
 
+@pytest.mark.parametrize("language", ["", "xx_YY", "C.UTF-8"])
+def test_in_any_language_the_script_has_the_mode_and_the_variables_that_python_gives_it(
+    tmp_path: Path, language: str
+) -> None:
+    write(tmp_path, "script", "import os, sys; print(sys.flags.utf8_mode, sorted(os.environ.items()))")
+    variables = {"LANG": language, "LC_ALL": "", "LC_CTYPE": ""}
+    plain = outcome([sys.executable, "script.py"], tmp_path, **variables)
+    assert without_summary(jaxobs("run", "script.py", folder=tmp_path, **variables)) == plain
+
+
 @pytest.mark.parametrize("module", ["package", "package.inner", "package.raises", "package.missing"])
 def test_a_module_does_the_same(tmp_path: Path, module: str) -> None:
     package = tmp_path / "package"
