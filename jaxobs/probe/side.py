@@ -18,7 +18,7 @@ from jaxobs.model.profile import ProfileResult
 from jaxobs.plugin.base import DEVICE_VARIABLES
 from jaxobs.plugin.guard import Guard, Suppressed, raised_by_signal_handler
 from jaxobs.plugin.protocol import Hook, Progress
-from jaxobs.plugin.threads import MAX_CALL_SECONDS, Flag, Thread
+from jaxobs.plugin.threads import MAX_CALL_SECONDS, Thread
 from jaxobs.plugin.wrapping import INTERNAL
 from jaxobs.probe.host_lines import HostLines, stacks_taken
 from jaxobs.probe.import_hook import weakly, when_imported
@@ -159,7 +159,6 @@ class ProbeSide:
         self._backend: BackendFound | None = None
         self._threads: dict[str, Thread] = {}
         self._deadline = 0.0
-        self._let_go = Flag()
 
     def start_probes(self) -> None:
         """Load the probes and install the hooks. JAX must be imported."""
@@ -253,12 +252,11 @@ class ProbeSide:
         if isinstance(begun, str):
             return ProfileResult("failed", "", begun)
         try:
-            result: ProfileResult = begun.result(PROFILE_SECONDS)
+            return begun.result(PROFILE_SECONDS)
         except TimeoutError as error:
             if raised_by_signal_handler(error):
                 raise
             return ProfileResult("failed", "", f"no answer within {PROFILE_SECONDS:.0f} s")
-        return result
 
     def take_stacks(self, thread: int) -> None:
         """Send where the job's threads are, that one first."""
@@ -282,13 +280,13 @@ class ProbeSide:
 
         Then wait for the sender, until the deadline. Returns at once where there was no `begin_end`.
         """
-        if self.completions.stopped.is_set():
-            self._let_go.wait()
+        if self.completions.stopped.is_set() and "completions" in self._threads:
+            self._threads["completions"].join()
+            if not self.loops.over:  # an exception that the job has raised in that thread has ended it
+                self._end()
         if "sender" in self._threads:
             # The sender keeps the deadline by itself; the extra time is for its last log line.
             self._threads["sender"].join(self._deadline - monotonic() + 0.2)
-        if "completions" in self._threads:
-            self._threads["completions"].join(1.0)  # it has nothing more to do
 
     def _poll(self) -> None:
         try:
@@ -301,9 +299,8 @@ class ProbeSide:
         self.loops.over = True
         try:
             self.watching.end()
-            for put_back in self._put_back:
-                if put_back is not None:
-                    put_back()
+            for put_back in filter(None, self._put_back):
+                put_back()
             sampled = self.sources.stop(self._deadline - monotonic())
             self.completions.end()
             for event in self.recorded.last() if sampled else ():
@@ -315,7 +312,6 @@ class ProbeSide:
                 self.host_lines.stop()
             if "host-lines" in self._threads:
                 self._threads["host-lines"].join(MAX_CALL_SECONDS)
-            self._let_go.set()
             self.sender.finish(max(0.0, self._deadline - monotonic()))
 
     def forget_in_child(self) -> None:

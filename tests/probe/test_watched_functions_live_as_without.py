@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,8 +21,10 @@ import pytest
 
 import jaxobs
 from jaxobs.model.events import UNMARKED, Compilation, FunctionWatched, StepEnded
+from jaxobs.plugin.threads import Thread
 from jaxobs.probe.steps.values import RecordedValues
 from jaxobs.probe.watch import registry
+from jaxobs.probe.watch.watched import calls_of
 from tests.probe.conftest import Observed
 from tests.probe.watched_runs import step
 
@@ -191,6 +194,30 @@ for _ in range(3):
             watched(small if number % 4 else large)
     print(sorted((entry["cost"]["flops"] > 200_000, entry["runs"]) for entry in obs.final_snapshot["executables"]))
 """
+
+
+def test_it_ends_also_where_the_job_has_ended_a_thread_that_it_does_not_know() -> None:
+    side = Observed().side
+    side.start_probes()
+    side.watching.watch(jax.jit(lambda x: x + 1))(1.0)
+    # The thread that was to do all that the end takes.
+    side._threads["completions"] = Thread("completions", lambda: None)
+    ending = threading.Thread(target=side.stop, args=(0.0,), daemon=True)
+    ending.start()
+    ending.join(60)
+    assert not ending.is_alive()
+    assert side.loops.over
+    assert not any(outputs.waiting for outputs in side.completions._outputs.values())
+
+
+def test_of_what_is_watched_after_the_end_nothing_is_noted() -> None:
+    ended = Observed()
+    ended.side.start_probes()
+    ended.side.stop(0.0)
+    # As a launcher's `jax.jit` does that a script has kept, in a child that it forks too.
+    found = ended.side.watching.watch(jax.jit(lambda x: x + 1))
+    assert float(found(1.0)) == 2.0
+    assert calls_of(found) is None
 
 
 def test_an_observer_in_the_same_process_knows_what_was_compiled_before_it() -> None:

@@ -67,8 +67,7 @@ def watch_compiled_ahead(
         with Suppressed(Exception):  # a program that cannot be watched runs all the same
             if created := executables.since(count):
                 found = watch(compiled)
-                calls = calls_of(found)
-                if calls is not None:
+                if (calls := calls_of(found)) is not None:
                     calls.compiled_ahead(created[-1])
                 return found
         return compiled

@@ -80,7 +80,7 @@ class Watching:
     """The functions watched for one observer. `make` returns the `Calls` of a function, from it and its name's number."""
 
     def __init__(self, make: Callable[[Any, int], Calls]) -> None:
-        self._make = make
+        self._make: Callable[[Any, int], Calls | None] = make
         self._count = itertools.count(-1, -1)
         self._numbers: dict[str, int] = {}
         """By the names of functions: whoever makes functions without end gives them one name."""
@@ -88,8 +88,7 @@ class Watching:
     def begin(self) -> None:
         """Go on watching what an earlier observer watched."""
         for found in _living():
-            if calls_of(found) is None:
-                self._attach(found)
+            self._attach(found)
 
     def watch(self, function: Any) -> Any:
         """What stands in for the function. What `flax.nnx.jit` returns stands for itself, and is watched inside."""
@@ -97,16 +96,17 @@ class Watching:
             setattr(function, FLAX_JITTED, self.watch(getattr(function, FLAX_JITTED)))
             return function
         found = watched(function)
-        if calls_of(found) is None:
-            self._attach(found)
+        self._attach(found)
         return found
 
     def end(self) -> None:
-        """Note nothing any more; also called in a forked child."""
+        """Note nothing any more, nor of what is watched from now on; also called in a forked child."""
+        self._make = lambda function, number: None
         for found in _living():
             note_for(found, None)
 
     def _attach(self, found: Watched) -> None:
-        function = state_of(found).function
-        number = self._numbers.setdefault(name_of(function), next(self._count))
-        note_for(found, self._make(function, number))
+        if calls_of(found) is None:
+            function = state_of(found).function
+            number = self._numbers.setdefault(name_of(function), next(self._count))
+            note_for(found, self._make(function, number))

@@ -88,8 +88,7 @@ class Sessions:
         if key not in self._under_way:
             return
         self.watcher.over(key)  # first: where a signal handler raises within, it is told again
-        began = self._under_way.pop(key, None)
-        if began is not None:
+        if (began := self._under_way.pop(key, None)) is not None:
             trace = UserTrace(began[1], now(), xspace, directory)
             if data is None:
                 self.watcher.traced(trace)
@@ -97,8 +96,7 @@ class Sessions:
                 self._unwritten[id(data)] = trace
 
     def written(self, data: Any, directory: str) -> None:
-        trace = self._unwritten.pop(id(data), None)
-        if trace is not None:
+        if (trace := self._unwritten.pop(id(data), None)) is not None:
             self.watcher.traced(trace._replace(directory=directory))
 
 
