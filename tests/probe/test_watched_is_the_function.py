@@ -141,6 +141,20 @@ def test_it_equals_the_function_and_is_found_under_it(observed: Any) -> None:
     assert observed.side.watching.watch(plain) != doubled
 
 
+@pytest.mark.parametrize("function", [doubled, doubled.lower(1.0).compile()], ids=["jitted", "compiled"])
+def test_what_a_script_asks_for_by_its_type_is_found_watched_or_not(observed: Any, function: Any) -> None:
+    watched = observed.side.watching.watch(function)
+    for kind in (type(function), type(watched)):
+        found = functools.singledispatch(lambda thing: "another")
+        found.register(kind)(lambda thing: "found")
+        for thing in (function, watched):
+            assert isinstance(thing, kind)
+            assert found(thing) == "found"
+        for thing in (plain, 1.0):
+            assert not isinstance(thing, kind)
+            assert found(thing) == "another"
+
+
 def test_what_it_lowers_traces_and_evaluates_is_the_functions(observed: Any) -> None:
     watched = observed.side.watching.watch(doubled)
     assert watched.lower(1.0).compile()(1.0) == 2.0

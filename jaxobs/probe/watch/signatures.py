@@ -196,9 +196,7 @@ def telling_paths(signatures: list[Signature]) -> tuple[Path, ...] | None:
     return None
 
 
-def reader(
-    paths: tuple[Path, ...], of_leaf: Callable[[Any], tuple[Any, ...]] = leaf_signature
-) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]:
+def reader(paths: tuple[Path, ...], of_leaf: Callable[[Any], Any]) -> Callable[..., tuple[Any, ...]]:
     """Return a function that reads the signatures of the leaves at these paths from a call's arguments."""
     # A list: what a signal handler raises while a generator is closed would be lost.
     return lambda args, kwargs: tuple([of_leaf(leaf_at(path, (args, kwargs))) for path in paths])

@@ -15,6 +15,7 @@ import weakref
 from types import FunctionType, MethodType
 from typing import Any
 
+from jaxobs.jax_compat.objects import is_of, name_of
 from jaxobs.model.clock import now
 from jaxobs.model.events import WITHOUT_JIT
 from jaxobs.plugin.guard import Suppressed
@@ -57,7 +58,7 @@ class Watched:
     def __new__(cls, function: Any, original: Any = None) -> Watched:
         """`original`: the function that was given, where `function` is a twin of it. Only referred to weakly."""
         kind = type(function)
-        made = object.__new__(_named(kind.__name__, kind.__module__, binds=hasattr(kind, "__get__")))
+        made: Watched = object.__new__(_named(kind.__name__, kind.__module__, binds=hasattr(kind, "__get__")))
         object.__setattr__(made, "_jaxobs", State(function, original))
         object.__setattr__(made, "_jaxobs_calls", None)
         return made
@@ -165,8 +166,19 @@ class Watched:
         return self._jaxobs.function.__getstate__()  # every object has it since Python 3.11
 
 
+class _Kind(type):
+    """The type of watched functions. What is of the function's own type counts too: scripts ask by `type(jax.jit(f))`."""
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        own = type.__subclasscheck__(cls, kind)
+        return own or (name_of(kind) == cls.__name__ and is_of(kind, "jax", "jaxlib"))
+
+    def __instancecheck__(cls, thing: object) -> bool:
+        return issubclass(type(thing), cls)
+
+
 @functools.cache
-def _named(name: str, module: str, *, binds: bool) -> type[Watched]:
+def _named(name: str, module: str, *, binds: bool) -> Any:
     """A class of the name that the function's has: `help()` shows it, and what Python says of a wrong use.
 
     `binds`: whether an attribute of a class becomes a method, as functions do and programs compiled ahead of time do not.
@@ -181,7 +193,7 @@ def _named(name: str, module: str, *, binds: bool) -> type[Watched]:
         own["__get__"] = _bound
     else:  # of an object `inspect` reads the signature of its class's `__call__`
         own["__signature__"] = property(lambda watched: inspect.signature(state_of(watched).function))
-    return type(name, (Watched,), own)
+    return _Kind(name, (Watched,), own)
 
 
 def _bound(watched: Watched, instance: object, owner: type | None = None) -> Any:  # noqa: ARG001  # Python passes it
