@@ -47,6 +47,8 @@ def marked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for run in {row["run_id"] for row in rows}:  # others do not wait for this one
         alike = [row for row in rows if row["run_id"] == run]
         fresh = [row for row in alike if not row["problem"]]
+        if len({row["rank"] for row in fresh}) < len(fresh):
+            continue  # two jobs that were started by hand have one id: who waits for whom is not known
         get_on = not any(row["hang"] for row in fresh)  # else who lags is of before
         for loop in {row["loop"] for row in fresh}:
             _mark_slowest([row for row in fresh if row["loop"] == loop], is_now=get_on)

@@ -315,6 +315,16 @@ def test_ranks_of_different_runs_are_not_compared_and_their_runs_are_named():
     assert "run" in [column.title for column in columns(rows)]
 
 
+def test_ranks_of_two_jobs_of_one_id_are_not_compared():
+    """As of two that one user has started by hand at a time: nothing tells which of them a rank is of."""
+    ranks = [observed(rank, communication=0.0 if rank else 0.9, input=0.9 * rank) for rank in (0, 1)]
+    assert [row["lags"] for row in rank_rows(ranks)] == [False, True]
+    assert not any(row["lags"] for row in rank_rows([*ranks, *ranks]))
+    assert dearest(rank_rows([hanging(699, 0), hanging(700, 1), hanging(700, 1)])).startswith("3 ranks wait")
+    ended = observed(1, problem="nothing listens")
+    assert [row["lags"] for row in rank_rows([*ranks, ended])] == [False, True, False]
+
+
 def test_a_rank_that_is_gone_is_marked():
     rows = rank_rows([observed(0), observed(1, problem="nothing listens at node1:9465")])
     assert [next(columns(rows)).show(row) for row in rows] == ["0", "1 ✗"]

@@ -133,7 +133,7 @@ def test_tls_with_an_authority_of_ones_own(serve: Callable, certificates: Any, t
         (200, b"[" * 100_000, "its /snapshot is something else"),
         (200, b"<html>", "its /snapshot is something else"),
         (200, b'{"version": 1}', "its /snapshot is something else"),
-        (200, b'{"version": 2, "snapshot": {}}', "of version 2, and this jaxobs reads version 1"),
+        (200, b'{"version": 2, "snapshot": {}}', "of version 2, not 1: take the jaxobs"),
         (503, b"", "it answers 503"),
     ],
 )

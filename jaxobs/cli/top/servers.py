@@ -220,8 +220,7 @@ class SnapshotClient:
         version, seconds, snapshot = map(answer.get, ("version", "unix_seconds", "snapshot"))
         if isinstance(version, int) and version != VERSION:
             raise NoSnapshotError(
-                f"{self._target} serves snapshots of version {version}, and this jaxobs reads version {VERSION}:"
-                " take the jaxobs of the job"
+                f"{self._target} serves snapshots of version {version}, not {VERSION}: take the jaxobs of the job"
             )
         if not (isinstance(snapshot, dict) and isinstance(seconds, int | float) and version == VERSION):
             raise self._stranger("its /snapshot is something else")
