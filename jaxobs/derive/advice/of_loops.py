@@ -95,7 +95,7 @@ def _rows(loop: LoopView, *, of_input: bool) -> list[Mapping[str, Any]]:
 def _loads_ahead(loop: LoopView) -> bool:
     """Whether the main thread, when it waits for input, mostly waits for a queue, which another one fills."""
     rows = _rows(loop, of_input=True)
-    return sum(row["share"] if QUEUE.search(row["waits_in"]) else -row["share"] for row in rows) > 0
+    return bool(sum(row["share"] if QUEUE.search(row["waits_in"]) else -row["share"] for row in rows) > 0)
 
 
 def host_work(facts: Facts) -> Iterator[Finding]:
