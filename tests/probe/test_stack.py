@@ -209,23 +209,14 @@ class Loader:
         return 1
 
 
-def test_an_executor_that_is_waited_for_is_input() -> None:
-    def trains() -> None:
-        with ThreadPoolExecutor(1) as pool:
-            for _ in pool.map(time.sleep, [NAP]):
-                pass
-
-    place = seen(trains)
-    assert (place.activity, place.waits_in) == (INPUT, "_base.result_iterator")
-
-
-@pytest.mark.parametrize("how", ["class", "next", "map"])
+@pytest.mark.parametrize("how", ["class", "next", "map", "executor"])
 def test_an_iterator_of_the_users_that_is_no_generator_is_input(how: str) -> None:
     def trains() -> None:
         if how == "next":
             next(Loader(), None)
             return
-        for _ in Loader() if how == "class" else map(Loader().read, [1]):
+        apply = ThreadPoolExecutor(1).map if how == "executor" else map
+        for _ in Loader() if how == "class" else apply(Loader().read, [1]):
             pass
 
     assert seen(trains).activity == INPUT
