@@ -80,13 +80,14 @@ class Watching:
     """The functions watched for one observer. `make` returns the `Calls` of a function, from it and its name's number."""
 
     def __init__(self, make: Callable[[Any, int], Calls]) -> None:
-        self._make: Callable[[Any, int], Calls | None] = make
+        self._make, self._over = make, False
         self._count = itertools.count(-1, -1)
         self._numbers: dict[str, int] = {}
         """By the names of functions: whoever makes functions without end gives them one name."""
 
     def begin(self) -> None:
         """Go on watching what an earlier observer watched."""
+        self._over = False
         for found in _living():
             self._attach(found)
 
@@ -101,12 +102,12 @@ class Watching:
 
     def end(self) -> None:
         """Note nothing any more, nor of what is watched from now on; also called in a forked child."""
-        self._make = lambda function, number: None
+        self._over = True
         for found in _living():
             note_for(found, None)
 
     def _attach(self, found: Watched) -> None:
-        if calls_of(found) is None:
+        if calls_of(found) is None and not self._over:
             function = state_of(found).function
             number = self._numbers.setdefault(name_of(function), next(self._count))
             note_for(found, self._make(function, number))
