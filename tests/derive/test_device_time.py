@@ -146,6 +146,13 @@ def test_a_host_that_works_before_it_dispatches_is_not_ahead_of_the_device() -> 
     assert loop["device_idle"] is None
 
 
+@pytest.mark.parametrize(("samples", "reserve"), [(1, "of 1 run alone"), (4, "of 4 runs alone"), (5, None)])
+def test_a_time_by_few_runs_is_known_with_a_reserve(samples: int, reserve: str | None) -> None:
+    """One run that others disturbed had told the time of 150, three times too long, as surely as any."""
+    made = entries(applied(watched({1: 0.01}, samples), [step(0, 1, 1.1, runs=(1,))]), 1.2)["f1"]
+    assert made["seconds_per_run_reason"] == reserve
+
+
 def test_a_run_takes_no_longer_than_the_steps_it_was_in() -> None:
     """Fifty steps of 10 ms of one executable, of which a disturbed run took 30 ms, then fifty of another."""
     fold = applied(watched({1: 0.03, 2: 0.01}), [waits()])

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from jaxobs.derive.executables.executable import TOLERANCE, Executable, inexact_reason, verdict_of_operations
+from jaxobs.derive.executables.executable import (
+    ENOUGH_SAMPLES,
+    TOLERANCE,
+    Executable,
+    inexact_reason,
+    verdict_of_operations,
+)
 from jaxobs.derive.executables.registry import LET_GO, Executables
 from jaxobs.derive.series import Heaviest
 from jaxobs.hardware.peaks import Peaks
@@ -15,6 +21,7 @@ from jaxobs.roofline_model import bottleneck
 from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.roofline_model.bounds import efficiency, run_on
 from jaxobs.vocabulary.text import OTHER
+from jaxobs.vocabulary.units import count
 
 LISTED = 300
 """Most executables in a snapshot: an entry takes 30 µs and 1.4 kB (measured)."""
@@ -91,6 +98,8 @@ def executable_view(
     is_traced = timed is not None and timed == executable.windows.seconds_per_run
     tracing = FEW_TRACED if executable.windows.timed_runs < FEW_RUNS else TRACED
     traced = tracing if is_traced else OF_KIN if executable.seconds_per_run != timed else None
+    clean = len(executable.samples) if timed == executable.clean_seconds else ENOUGH_SAMPLES
+    traced = traced or (f"of {count(clean, 'run')} alone" if 0 < clean < ENOUGH_SAMPLES else None)
     traced = CUT if executable.share < 1 - TOLERANCE else traced
     unbound = bound_reason(executable, peaks)
     achieved = _rate(cost, per_run)
