@@ -166,9 +166,7 @@ def _counted(
 
 def _rate(cost: Cost | None, elapsed: float | None) -> float | None:
     """FLOP/s; None where cost or time are not known, or there is nothing to compute."""
-    if cost is None or not cost.flops > 0 or elapsed is None or not elapsed > 0:
-        return None
-    return cost.flops / elapsed
+    return cost.flops / elapsed if cost is not None and cost.flops > 0 and elapsed and elapsed > 0 else None
 
 
 class ExecutableTable:
