@@ -43,14 +43,15 @@ URGENT_SECONDS: Final = 3_600.0
 """What ends the job within this time comes before everything that would make it faster."""
 
 NO_SECONDS = "it gives back no time"
+ONCE = "it is spent once, at each start"
 
 
 def advise(view: SnapshotView) -> list[dict[str, Any]]:
     """The advice on a snapshot: what is urgent, then what saves the most seconds, then what saves only memory.
 
     Each piece has `condition`, `loop`, `function` or `device`, `sentence`, `remedy`, `confidence`, `saves_ratio` (of
-    the wall time) and `seconds_per_hour`. If it saves no time these two are None, and it has `saves_bytes` or
-    `seconds_left`.
+    the wall time) and `seconds_per_hour`, which is None for what is spent at a start alone. If it saves no time these two
+    are None, and it has `saves_bytes` or `seconds_left`.
     """
     facts = facts_of(view)
     found = [
@@ -81,7 +82,7 @@ def _rank(finding: Finding) -> tuple[float, ...]:
 
 
 def _piece(condition: str, finding: Finding) -> dict[str, Any]:
-    hourly = None if finding.saves_ratio is None else finding.saves_ratio * 3_600
+    hourly = None if finding.saves_ratio is None or finding.is_once else finding.saves_ratio * 3_600
     piece: dict[str, Any] = {
         "condition": condition,
         **finding.subject,
@@ -89,7 +90,7 @@ def _piece(condition: str, finding: Finding) -> dict[str, Any]:
         "remedy": _sentence(finding.remedy),
         "confidence": finding.confidence,
         **figure(finding.saves_ratio, NO_SECONDS).under("saves_ratio"),
-        **figure(hourly, NO_SECONDS).under("seconds_per_hour"),
+        **figure(hourly, ONCE if finding.is_once else NO_SECONDS).under("seconds_per_hour"),
     }
     more = {"saves_bytes": finding.saves_bytes, "seconds_left": finding.seconds_left}
     return piece | {key: value for key, value in more.items() if value is not None}

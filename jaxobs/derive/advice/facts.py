@@ -25,6 +25,7 @@ class Finding:
 
     `subject` is the place it is about: `loop` or `function`, and whatever else identifies it. `saves_ratio` is a share
     of wall time; what saves only memory has `saves_bytes`, what ends the job unless it is changed has `seconds_left`.
+    `is_once`: it is spent at each start, and not in each hour.
     """
 
     subject: Mapping[str, str]
@@ -32,6 +33,7 @@ class Finding:
     remedy: str
     confidence: float = 1.0
     saves_ratio: float | None = None
+    is_once: bool = False
     saves_bytes: float | None = None
     seconds_left: float | None = None
 

@@ -49,8 +49,7 @@ def _because(row: RecompilationView) -> str:
 
 
 def _remedy(row: RecompilationView) -> str:
-    argument = row.argument.value
-    return REMEDIES[row.cause].format(it=f"`{argument}`" if argument else "what changes")
+    return REMEDIES[row.cause].format(it=f"`{row.argument.value}`" if row.argument.value else "what changes")
 
 
 def recompilation(facts: Facts) -> Iterator[Finding]:
@@ -112,10 +111,8 @@ def persistent_cache(facts: Facts) -> Iterator[Finding]:
     worth its keep.
     """
     cache, age = facts.view.compilation.persistent_cache, facts.view.process.seconds
-    if cache.enabled.value is not False or not age:
-        return
     spent, kept = cache.seconds_without, cache.seconds_not_kept
-    if kept > 10.0:
+    if cache.enabled.value is False and age and kept > 10.0:
         share = min(1.0, kept / age)
         yield Finding(
             {},
@@ -123,4 +120,5 @@ def persistent_cache(facts: Facts) -> Iterator[Finding]:
             f"the next one could read {duration(kept)} from disk ({rough_percent(share)} of the time so far)",
             "set JAX_COMPILATION_CACHE_DIR to a directory that outlives the job",
             saves_ratio=share,
+            is_once=True,
         )
