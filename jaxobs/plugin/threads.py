@@ -128,7 +128,8 @@ class Thread:
             del life, arguments
             _by_number.pop(number, None)
             _living.discard(self)
-            _spent.append(thread_time())
+            with contextlib.suppress(OSError):  # a sandbox of the job's may forbid to ask for it
+                _spent.append(thread_time())
             self._ended.set()
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from typing import Any
+from unittest import mock
 
 from jaxobs.flow import wire
 from jaxobs.model.events import ProbeReported
+from jaxobs.plugin import threads
 from jaxobs.plugin.threads import Flag, Thread, cpu_seconds
 from tests.probe.conftest import observed
 from tests.waiting import wait_for
@@ -38,6 +41,12 @@ def test_processor_time_is_told_while_a_thread_lives_and_after_its_end() -> None
     other.join()
     ended = cpu_seconds() - before
     assert SPENT <= living <= ended < 2 * SPENT
+
+
+def test_a_thread_that_may_not_ask_for_its_processor_time_ends_all_the_same() -> None:
+    forbidden = PermissionError(errno.EPERM, "a sandbox forbids it")
+    with mock.patch.object(threads, "thread_time", side_effect=forbidden):
+        assert Thread("test", lambda: None).join(60)
 
 
 def reported(observed: Any) -> float:
