@@ -220,8 +220,7 @@ class _Device:
     def add_module(self, ran: ModuleTime) -> None:
         module, _, _ = self.costs(ran.program_id)
         place = (ran.name, module.fingerprint if module else str(ran.program_id))
-        known = self.profiled.modules.get(place)
-        if known is not None:
+        if (known := self.profiled.modules.get(place)) is not None:
             known.devices += place not in self.ran
             self.ran.add(place)
             known.cut_runs += ran.cut_runs
@@ -293,7 +292,8 @@ class _Device:
             alike = [other for other in unseen if other.once == operation.once]
             for other in alike[: max(0, round(time.executions / runs / operation.executions) - 1)]:
                 unseen.remove(other)
-        cost = sum((operation.cost for operation in unseen), Cost()).scaled(times)
+        why = module.cost.inexact_reasons  # such as a loop that may be among them, and was counted once
+        cost = sum((one.cost for one in unseen), Cost(exact=not why, inexact_reasons=why)).scaled(times)
         return cost, repeated(total_bound(self.bound(one.cost, module) for one in unseen), times)
 
 

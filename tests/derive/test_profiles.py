@@ -172,6 +172,18 @@ def test_repetitions_inside_an_operation_that_hides_others_are_not_measured() ->
     assert "lower bound" in made["bound_seconds_reason"]
 
 
+@pytest.mark.parametrize(("exact", "label"), [(True, "compute"), (False, "unmodelled")])
+def test_what_hides_a_loop_that_was_counted_once_is_not_limited_by_what_was_counted(
+    exact: bool, label: str
+) -> None:
+    """It took far longer than one iteration must."""
+    fold = profiled_fold(
+        [operation("call", 0.8, runs=10, kind="control")], cost_of(("body", SLOW, 1), exact=exact)
+    )
+    (row,) = fold.snapshot(at(5.1)).to_dict()["operations"]
+    assert (row["bottleneck"], row["exact"]) == (label, exact)
+
+
 def test_a_command_buffer_is_set_against_the_whole_of_what_was_not_seen() -> None:
     hidden = operation("CudaGraph", 0.8, runs=10, kind="command_buffer", instruction=False)
     fold = profiled_fold([hidden], cost_of(("dot", COMPUTE, 2), ("add", MEMORY, 1)))
