@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from jaxobs.model.cost import Cost
+from jaxobs.model.cost import Cost, inexact_for
 from jaxobs.model.trace import Kind, OperationTime
 from jaxobs.roofline_model.bottleneck import LONGEST_LATENCY, Modelled, label_of_busy
 from jaxobs.roofline_model.bounds import CACHE, PARTS, PEAK, Bound, Efficiency, efficiency, total_bound
@@ -132,9 +132,9 @@ class Work:
         reached = self.efficiency(busy)
         flops, seconds = self.cost.flops, self.seconds
         counted = known and bool(flops or not self.cost.unmodelled)
-        reasons = list(self.reasons)
-        if reached.reason and reached.reason not in reasons and known:
-            reasons.append(reached.reason)
+        inexact = self.cost.inexact_reasons
+        why = (reached.reason or (inexact_for(inexact) if inexact else None)) if known else None
+        reasons = dict.fromkeys(filter(None, [*self.reasons, why]))
         return {
             "seconds": seconds,
             "self_seconds": self.self_seconds,
@@ -149,7 +149,7 @@ class Work:
             "achieved_bytes_per_second": self.cost.bytes / seconds if known and seconds else None,
             "bound_seconds": bound.seconds,
             "efficiency": reached.value if known else None,
-            "efficiency_reason": reached.reason if known else None,
+            "efficiency_reason": why,
             "bound": reached.limit if known else None,
             "unmodelled_seconds": self.unmodelled_seconds,
             "exact": self.cost.exact if known else None,
