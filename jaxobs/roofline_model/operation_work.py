@@ -130,9 +130,8 @@ class Work:
         known = bool(self.bounds)
         bound = self.bound()
         reached = self.efficiency(busy)
-        flops, seconds = self.cost.flops, self.seconds
+        flops, seconds, inexact = self.cost.flops, self.seconds, self.cost.inexact_reasons
         counted = known and bool(flops or not self.cost.unmodelled)
-        inexact = self.cost.inexact_reasons
         why = (reached.reason or (inexact_for(inexact) if inexact else None)) if known else None
         reasons = dict.fromkeys(filter(None, [*self.reasons, why]))
         return {
