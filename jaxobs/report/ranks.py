@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ from jaxobs.vocabulary.units import count, duration, percent, rough_percent
 LAGS: Final = 0.05
 """Least share of the others' time that a lagging rank costs them, the threshold of JaxRankLags in deploy/prometheus. One
 that takes a tenth longer costs them a tenth of their time or, where it works beside the collective, less."""
+
+DEVIATIONS: Final = 3.0
+"""Standard deviations of what samples tell by which a rank must lag: by less, one look of thirty tells two apart that are
+alike. Where no mark tells what a loop waits for its input, the samples of half a minute do, fifty to within 7 %."""
 
 LAGGING: Final = "◀ lags"
 HANGING: Final = "◀ hangs"
@@ -63,10 +68,7 @@ def _mark_slowest(rows: Sequence[dict[str, Any]], *, is_now: bool) -> None:
     It must do so by shares of its time and by seconds of a step: steps of a rank that has waited for long, as for one
     that evaluates, take longer for a while, and those of ranks that do not wait for each other may always.
     """
-    for lag, shares, step in (
-        ("lag", "shares", "step_seconds"),
-        ("lag_in_all", "shares_in_all", "step_in_all"),
-    ):
+    for lag, shares, step in (("lag", "shares", "step_seconds"), ("lag_in_all", "shares_in_all", "step_all")):
         known = [row for row in rows if row[shares] and row[step]]
         usual = sum(row[step] for row in known) / max(1, len(known))
         by_step = [row[step] / usual for row in known]
@@ -74,7 +76,7 @@ def _mark_slowest(rows: Sequence[dict[str, Any]], *, is_now: bool) -> None:
         for row, *found in zip(known, *costs, strict=True):
             row[lag] = min(found)
     slowest = max(rows, key=lambda row: row["lag"])
-    if slowest["lag"] > LAGS and is_now:
+    if slowest["lag"] > max(LAGS, DEVIATIONS * slowest["unsure"]) and is_now:
         others = [row["shares"] for row in rows if row["shares"] and row is not slowest]
         slowest["lags"], slowest["through"] = True, _through(slowest, others)
 
@@ -158,6 +160,13 @@ def lags(shares: Sequence[Mapping[str, float]]) -> list[float]:
     return [max(-wait - share.get("unknown", 0.0), spent * (wait <= 0)) for share, wait, spent in ranks]
 
 
+def _unsure(loop: Mapping[str, Any], own: float) -> float:
+    """The standard deviation of the share of input and host in a loop that nobody marked: of samples of half a minute."""
+    lately = min(1.0, (loop.get("recent_seconds") or 0.0) / (loop.get("wall_seconds") or math.inf))
+    samples = max(1.0, lately * (loop.get("host_samples") or 0))
+    return math.sqrt(max(0.0, own * (1 - own)) / samples) if loop.get("inferred") else 0.0
+
+
 def _away(loop: Mapping[str, Any], shares: Mapping[str, float]) -> float | None:
     """The share of time in which its thread did not wait for the device; None where it was not sampled.
 
@@ -178,14 +187,12 @@ def _costs(rows: Sequence[Row], shares: str, scales: Sequence[float]) -> list[fl
     step, one that lags waits for less: it is elsewhere, or its device has more to do. Where a host runs ahead the device
     may hide what its thread does, so that is only the most that it costs.
     """
-    spent = [
-        Counter({part: share * scale for part, share in row[shares].items()})
-        for row, scale in zip(rows, scales, strict=True)
-    ]
+    pairs = list(zip(rows, scales, strict=True))
+    spent = [Counter({part: share * by for part, share in row[shares].items()}) for row, by in pairs]
     costs = lags(spent)
     if shares != "shares" or None in [row["away"] for row in rows]:
         return costs
-    away = [row["away"] * scale for row, scale in zip(rows, scales, strict=True)]
+    away = [row["away"] * by for row, by in pairs]
     inputs = [each["input"] for each in spent]
     of_others = ("communication", "input", "host", "unknown")
     busy = [scale - sum(each[part] for part in of_others) for each, scale in zip(spent, scales, strict=True)]
@@ -236,9 +243,9 @@ def row_of(rank: Observed, wanted_loop: str | None = None) -> dict[str, Any]:
         "loop": view.loop, "steps": loop.get("steps"), "step_seconds": loop.get("step_seconds"),
         "mfu": loop.get("mfu"),
         "label": verdict.get("label"), "shares": shares, "waits": shares.get("communication"),
-        "own": sum(own) if own else None, "away": _away(loop, shares),
+        "own": sum(own) if own else None, "unsure": _unsure(loop, sum(own)), "away": _away(loop, shares),
         "waits_each_step": bool(loop.get("idle_in_waits")),
-        "step_in_all": in_all / (loop.get("steps") or 1),
+        "step_all": in_all / (loop.get("steps") or 1),
         "shares_in_all": _known({name: seconds / in_all for name, seconds in spent.items()}, loop),
         "lag": 0.0, "lag_in_all": 0.0, "lags": False, "through": None,
         "hang": hang, "hangs": False, "hangs_as": None, "still": hang and f"{duration(hang['seconds'])}: {place}",

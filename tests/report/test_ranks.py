@@ -294,6 +294,22 @@ def test_a_rank_whose_steps_take_longer_in_all_their_parts_does_not_lag():
     assert not any(row["lags"] for row in rank_rows(ranks))
 
 
+def test_of_loops_that_nobody_marked_samples_tell_no_closer_than_so_many_can():
+    ranks = [observed(rank, communication=0.55, input=0.4, compute=0.05) for rank in range(2)]
+    ranks[1] = observed(1, communication=0.35, input=0.6, compute=0.05)
+    for samples, told in ((40, False), (4_000, True)):
+        for rank in ranks:
+            rank.document["loops"]["train"] |= {
+                "inferred": True,
+                "host_samples": samples,
+                "recent_seconds": 1.0,
+            }
+        assert [row["lags"] for row in rank_rows(ranks)] == [False, told]
+    for rank in ranks:
+        rank.document["loops"]["train"] |= {"inferred": False, "host_samples": 40}
+    assert [row["lags"] for row in rank_rows(ranks)] == [False, True]
+
+
 def test_ranks_in_other_loops_are_not_compared():
     """As where one evaluates for longer than it trains: its evaluation is no step that the others wait in."""
     ranks = [observed(rank, communication=0.4, input=0.0, compute=0.6) for rank in range(3)]
