@@ -193,11 +193,11 @@ def _costs(rows: Sequence[Row], shares: str, scales: Sequence[float]) -> list[fl
     if shares != "shares" or None in [row["away"] for row in rows]:
         return costs
     away = [row["away"] * by for row, by in pairs]
-    inputs = [each["input"] for each in spent]
     of_others = ("communication", "input", "host", "unknown")
     busy = [scale - sum(each[part] for part in of_others) for each, scale in zip(spent, scales, strict=True)]
-    beyond = zip(*map(_beyond_others, (away, inputs, busy)), strict=True)
-    seen = [max(elsewhere, waited) + worked for elsewhere, waited, worked in beyond]
+    beyond = zip(*map(_beyond_others, (away, [each["input"] for each in spent], busy)), strict=True)
+    told = all("communication" in each for each in spent)  # else the work of one may be collectives
+    seen = [max(elsewhere, waited) + worked * told for elsewhere, waited, worked in beyond]
     if all(row["waits_each_step"] for row in rows):
         return seen
     return [min(cost, max(0.0, most)) for cost, most in zip(costs, seen, strict=True)]

@@ -121,6 +121,17 @@ def test_a_rank_lags_only_through_what_its_thread_or_its_device_was_seen_to_do()
     assert rank_rows(unseen)[1]["lags"], "nothing says that it is not so"
 
 
+def test_a_rank_of_whose_work_nothing_is_known_may_wait_in_it_and_does_not_lag():
+    """Its windows were shorter than a run: they told no collective, and its work is unmodelled as a whole."""
+    ranks = [observed(0, communication=0.0, unmodelled=0.8, compute=0.0, input=0.2)]
+    ranks.append(observed(1, communication=0.7, compute=0.1, input=0.2))
+    lines = [{"activity": "device", "share": 0.8}, {"activity": "input", "share": 0.2}]
+    for rank in ranks:
+        rank.document["loops"]["train"] |= {"idle_in_waits": True, "host_lines": lines}
+    ranks[0].document["loops"]["train"]["profile"] = None
+    assert not any(row["lags"] for row in rank_rows(ranks))
+
+
 def test_ranks_that_are_alike_do_not_lag():
     assert not any(row["lags"] for row in rank_rows([observed(rank) for rank in range(4)]))
 
