@@ -194,10 +194,16 @@ def run_ids(environment: Mapping[str, str], host: str, *belonging: str | None) -
         environment.get("SLURM_PROCID") if is_task else None,
     ]
     counted = any(number is not None for number in numbers)
-    return _digest([*shared, *map(str, numbers)]) if counted else uuid.uuid4().hex[:8], _digest(shared)
+    return digest([*shared, *map(str, numbers)]) if counted else uuid.uuid4().hex[:8], digest(shared)
 
 
-def _digest(parts: Sequence[str | None]) -> str:
+def is_told_its_job(environment: Mapping[str, str]) -> bool:
+    """Whether a launcher or the user tells which job this process is of, so that `run_ids` of others differ."""
+    names = (*_JOB_VARIABLES, "JOBSET_NAME", "JOB_COMPLETION_INDEX")
+    return any(map(environment.get, names)) or "jaxobs.run_id" in given_attributes(environment)
+
+
+def digest(parts: Sequence[str | None]) -> str:
     """Short, because legends show it beside the name: runs of one name are some thousands at most."""
     return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 

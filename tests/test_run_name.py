@@ -9,6 +9,7 @@ import pytest
 from jaxobs.identity import (
     attempt,
     is_first,
+    is_told_its_job,
     job_key,
     launched_rank,
     read_identity,
@@ -159,6 +160,18 @@ def test_two_users_clusters_and_namespaces_never_share_a_run() -> None:
     found = [read_identity(several | more, run="mine") for more in changed]
     assert len({each.resource["jaxobs.run_id"] for each in found}) == len(changed)
     assert all(each.resource["jaxobs.run_id"] == each.run_ids[1] for each in found)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [SLURM, MANY, INDEXED, {"JOBSET_NAME": "llama"}, {"MASTER_PORT": "29500"},
+     {"OTEL_RESOURCE_ATTRIBUTES": "jaxobs.run_id=mine"}],
+)  # fmt: skip
+def test_what_a_launcher_or_the_user_tells_of_a_job_keeps_its_id_after_a_restart_elsewhere(
+    environment: dict[str, str],
+) -> None:
+    assert is_told_its_job(environment)
+    assert not is_told_its_job({"RANK": "0", "WORLD_SIZE": "2", "JOBSET_NAME": ""})
 
 
 def test_who_belongs_together_is_in_the_resource() -> None:

@@ -27,6 +27,7 @@ from jaxobs.flow import wire
 from jaxobs.flow.job_pipe import JobPipe
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.hardware.peaks import Peaks
+from jaxobs.identity import digest
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now, process_time, seconds
 from jaxobs.model.events import (
     BackendFound,
@@ -336,7 +337,9 @@ class Service:
             self.resource["jax.process_index"] = str(event.process_index)
             self.resource["jax.process_count"] = str(event.process_count)
         if self._run_ids is not None:
-            self.resource["jaxobs.run_id"] = self._run_ids[event.process_count > 1]
+            own, shared = self._run_ids
+            shared = digest([shared, event.coordinator]) if event.coordinator else shared
+            self.resource["jaxobs.run_id"] = shared if event.process_count > 1 else own
         if event.local_hardware_ids:
             self.resource["jax.local_hardware_ids"] = ",".join(map(str, event.local_hardware_ids))
         self.resource["jax.platform"] = event.platform  # last: by it collectors know that all is told

@@ -15,6 +15,12 @@ def backend_exists() -> bool:
     return bool(check()) if callable(check) else False
 
 
+def coordinator_address() -> str:
+    """What `jax.distributed.initialize()` was given or has found, the same for all processes of a job; empty without."""
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    return str(getattr(state, "coordinator_address", None) or "")
+
+
 def persistent_cache_is_on() -> bool:
     """Whether JAX is configured to keep executables on disk, and where. Public names; without them: False."""
     config = getattr(sys.modules.get("jax"), "config", None)

@@ -367,6 +367,7 @@ class BackendFound(NamedTuple):
 
     `local_hardware_ids` are the driver's own numbers of these devices, in the same order; empty where JAX has none.
     `environment` has the variables that a script may set when the agent runs already; None where one is not set.
+    `coordinator`: the address that the processes of this job have in common, where no launcher tells what they are of.
     """
 
     platform: str
@@ -378,6 +379,7 @@ class BackendFound(NamedTuple):
     time: Instant
     local_hardware_ids: tuple[int, ...] = ()
     environment: tuple[tuple[str, str | None], ...] = ()
+    coordinator: str = ""
 
 
 PROCESS_MEMORY = -1

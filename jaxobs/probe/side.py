@@ -11,7 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from jaxobs.flow.ring import Ring
-from jaxobs.jax_compat.runtime import backend_exists, leave_out
+from jaxobs.identity import is_told_its_job
+from jaxobs.jax_compat.runtime import backend_exists, coordinator_address, leave_out
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import BackendFound, Compilation, Event, ExecutableCreated
 from jaxobs.model.profile import ProfileResult
@@ -67,6 +68,7 @@ def find_backend() -> BackendFound | None:
         jaxlib.version.__version__, now(),
         tuple(number for number in numbers if type(number) is int) if None not in numbers else (),
         tuple((name, os.environ.get(name)) for name in DEVICE_VARIABLES),
+        "" if is_told_its_job(os.environ) else coordinator_address(),
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from jaxobs.model.events import (
 )
 from jaxobs.report.record import decoded
 from jaxobs.report.runs import RECORD
-from tests.agent.beside import AgentProcess
+from tests.agent.beside import AgentProcess, service_in_process
 from tests.derive.made_up import unexplained
 
 Start = Callable[..., AgentProcess]
@@ -68,6 +68,19 @@ def test_steps_arrive_and_the_agents_own_cost_is_in_plain_sight(start_agent: Sta
     assert values['jaxobs_agent_cpu_seconds_total{where="agent"}'] > 0.01
     assert values["jaxobs_agent_resident_bytes"] > 1e7
     assert values['jaxobs_source_up{source="prometheus"}'] == 1.0
+
+
+def test_two_jobs_that_one_user_starts_by_hand_are_two_runs_by_their_coordinators() -> None:
+    def run_id(coordinator: str, processes: int = 2) -> str:
+        with service_in_process() as (service, _):
+            service._run_ids = "own", "shared"
+            found = backend()._replace(process_count=processes, coordinator=coordinator)
+            service._fold(iter([found]))
+            return service.resource["jaxobs.run_id"]
+
+    assert (run_id(""), run_id("node1:1234", 1)) == ("shared", "own")
+    assert run_id("node1:1234") == run_id("node1:1234")
+    assert len({"shared", run_id("node1:1234"), run_id("node1:1235")}) == 3
 
 
 def test_times_are_those_of_the_wall_clock_after_the_machine_was_suspended(

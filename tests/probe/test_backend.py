@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import importlib.metadata
-from typing import TYPE_CHECKING
+import subprocess
+import sys
 
 import jax
 import jaxlib.version
+import pytest
 
 from jaxobs.probe.side import find_backend
+from tests.jobs import environment
 
-if TYPE_CHECKING:
-    import pytest
+DISTRIBUTED = """
+import jax, socket
+from jaxobs.probe.side import find_backend
+with socket.socket() as free:
+    free.bind(("localhost", 0))
+    address = f"localhost:{free.getsockname()[1]}"
+jax.distributed.initialize(address, 1, 0)
+jax.devices()
+print(find_backend().coordinator == address)
+"""
 
 
 def test_it_comes_with_the_variables_by_which_its_devices_were_chosen(
@@ -34,3 +45,16 @@ def test_it_is_told_where_the_metadata_of_installed_packages_is_gone(monkeypatch
     found = find_backend()
     assert found is not None
     assert found.jaxlib_version == jaxlib.version.__version__
+
+
+@pytest.mark.parametrize(("told", "found"), [({}, "True"), ({"MASTER_PORT": "29500"}, "False")])
+def test_it_comes_with_the_coordinator_where_no_launcher_tells_the_job(
+    told: dict[str, str], found: str
+) -> None:
+    job = [sys.executable, "-c", DISTRIBUTED]
+    done = subprocess.run(job, env=environment(**told), capture_output=True, text=True, check=False)
+    assert done.stdout == f"{found}\n", done.stderr
+    jax.devices()
+    alone = find_backend()
+    assert alone is not None
+    assert alone.coordinator == ""
