@@ -134,18 +134,24 @@ class Run:
             rows += ["train", self._step, start, end, 0, wait, 0, None, None, 1, 7]
             self._step += 1
         self.fold.apply_steps(rows)
-        if self.now > self._next_pause:
-            self._pause(self._next_kind())
+        paused, kind = self.now, self._pause()
+        if kind is not None:
+            nested, checkpoint = 20.0 * (kind == "nested"), 20.0 * (kind == "checkpoint")
+            self.fold.apply(
+                step(self._step, paused, self.now, nested=nested, checkpoint=checkpoint, runs=(7,))
+            )
+            self._step += 1
         completed = StepCompleted("train", self._step - 1, at(self.now), 0)
         self.fold.apply(waits(self.now) if self._waits else completed)
         self._sample(begin, grown)
 
-    def _pause(self, kind: str) -> None:
-        """A step of twenty seconds: a checkpoint, a marked evaluation within it, or one that nobody marked."""
-        start, nested, checkpoint = self.now, 20.0 * (kind == "nested"), 20.0 * (kind == "checkpoint")
+    def _pause(self) -> str | None:
+        """Each ten minutes one of twenty seconds, by turns a checkpoint, a marked evaluation, and one nobody marked."""
+        if self.now <= self._next_pause:
+            return None
         self.now += 20.0
-        self.fold.apply(step(self._step, start, self.now, nested=nested, checkpoint=checkpoint, runs=(7,)))
-        self._step += 1
+        self._next_pause += 600.0
+        return ("checkpoint", "nested", "")[round(self._next_pause / 600) % 3]
 
     def _sample(self, begin: float, grown: Mapping[str, float]) -> None:
         """What the sampler meets, at random moments."""
@@ -163,12 +169,10 @@ class Run:
         took = self._seconds_of_a_step()
         self.now += 10 * took
         stretches = [Stretch(Kind.SEEN, at(self.now), 10 * took, 10, runs=Counter({7: 10}))]
-        if self.now > self._next_pause:
-            kind = self._next_kind()
-            self.now += 20.0
-            if kind != "nested":  # phases lie in no stretch
-                checkpoint = 20.0 if kind == "checkpoint" else 0.0
-                stretches.append(Stretch(Kind.SEEN, at(self.now), 20.0 + took, 1, checkpoint=checkpoint))
+        kind = self._pause()
+        if kind not in {None, "nested"}:  # phases lie in no stretch
+            checkpoint = 20.0 * (kind == "checkpoint")
+            stretches.append(Stretch(Kind.SEEN, at(self.now), 20.0 + took, 1, checkpoint=checkpoint))
         self._loop.pace.add(stretches)
 
     def look(self, *, update: bool) -> list[Slowdown]:
@@ -181,11 +185,6 @@ class Run:
     @property
     def _loop(self) -> Loop:
         return self.fold.loops.named("train")
-
-    def _next_kind(self) -> str:
-        """Of the pauses each third is a checkpoint, a marked evaluation, or one that nobody marked."""
-        self._next_pause += 600.0
-        return ("checkpoint", "nested", "")[round(self._next_pause / 600) % 3]
 
 
 def false_alarms(noises: Mapping[str, Sequence[float]], hours: float) -> Iterator[tuple[str, float, int]]:

@@ -29,6 +29,7 @@ from jaxobs.cli.top.servers import Access, target_of
 from jaxobs.cli.top.watch import Watch
 from jaxobs.report.ranks import rank_rows
 from tests.top.ranks import INPUT_SECONDS, Job, started
+from tests.waiting import wait_for
 
 SIZES: Final = (0.1, 0.3, 1.0)
 WAYS: Final = ("input", "host", "quota")
@@ -54,8 +55,14 @@ class Ranks:
         """How many times the rank that was slow was named, and how many others were."""
 
     def step_seconds(self) -> float:
-        """The median over the ranks."""
-        return float(statistics.median(row["step_seconds"] for row in rows_of(self._watch)))
+        """The median over the ranks, once each has one."""
+
+        def known() -> list[float]:
+            found = [row["step_seconds"] for row in rows_of(self._watch)]
+            return [] if None in found else found
+
+        found = wait_for(known, "the step time of each rank", CALM_SECONDS)
+        return float(statistics.median(found))
 
     def slow(self, way: str, size: float, rank: int, usual: float) -> Figure:
         """Slow a rank for a while, leave it in peace for another, and say after how long it was named."""

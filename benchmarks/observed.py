@@ -37,6 +37,8 @@ class Run:
     documents: list[list[Document]] = field(default_factory=list)
     summaries: list[str] = field(default_factory=list)
     """Texts that jaxobs left in the folder for the last summaries of jobs that are killed."""
+    ended: float = 0.0
+    """Seconds of Unix time."""
 
     @property
     def truth(self) -> dict[str, Any]:
@@ -121,12 +123,13 @@ def run(
             cwd=folder, env=_environment(folder, how) | dict(environment),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False,
         )  # fmt: skip
-        seconds = time.perf_counter() - began
+        seconds, at = time.perf_counter() - began, time.time()
         until = time.monotonic() + (5.0 if ended.returncode < 0 else 0.0)
         while time.monotonic() < until and not [*folder.glob(SUMMARIES)]:
             time.sleep(0.1)  # the agent of a job that was killed writes after it
         summaries = [path.read_text() for path in folder.glob(SUMMARIES)]
-        return Run(ended.returncode, ended.stdout, ended.stderr, seconds, _read(documents), summaries)
+        found = _read(documents), summaries
+        return Run(ended.returncode, ended.stdout, ended.stderr, seconds, *found, at)
 
 
 def _environment(folder: Path, how: How) -> dict[str, str]:

@@ -23,13 +23,6 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    def __str__(self) -> str:
-        return f"{self.middle:.4f} ({self.low:.4f} to {self.high:.4f})"
-
-    def times(self, factor: float) -> Interval:
-        """The same in another unit."""
-        return Interval(*(factor * part for part in self))
-
 
 def median(values: Sequence[float]) -> Interval:
     """The interval is the bootstrap's, over the values."""

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from benchmarks.observed import How, Run, run
+from benchmarks.paired import Interval
 from jaxobs.report.sentence import CLEAR
 
 Verdict = Literal["right", "absent", "shown", "WRONG"]
@@ -38,7 +39,8 @@ class Figure:
         absolute: Largest distance from the truth, in the unit of the figure.
         between: The smallest and the largest value that are right.
         unit: `s`, `FLOP/s`, …; empty for ratios, counts and texts.
-        note: Where the truth comes from, or why nothing is shown.
+        note: Where the truth comes from, or what else is to be said.
+        reason: Why nothing is shown.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Figure:
     between: tuple[float, float] | None = None
     unit: str = ""
     note: str = ""
+    reason: str | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -67,7 +70,7 @@ class Figure:
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
-        """Its name, the truth with its tolerance, what is shown and by how much it is off, the verdict, the note."""
+        """Its name, the truth with its tolerance, what is shown and by how much it is off, the verdict, what is said."""
         shown = text_of(self.found, self.unit)
         if isinstance(self.found, float) and isinstance(self.truth, float) and self.truth and self.relative:
             shown += f" ({self.found / self.truth - 1:+.1%})"
@@ -78,7 +81,8 @@ class Figure:
             truth += f" ± {text_of(self.absolute, self.unit)}"
         elif self.relative:
             truth += f" ± {100 * self.relative:g} %"
-        return self.name, truth, shown, self.verdict, self.note
+        said = self.note if self.found is not None else self.reason or self.note
+        return self.name, truth, shown, self.verdict, said
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -87,11 +91,31 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str
     return "".join(f"| {' | '.join(row)} |\n" for row in (columns, ["---"] * len(columns), *shown))
 
 
+_SCALES = {
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
+    "B": ((2.0**20, "MiB"), (2.0**10, "KiB")),
+}
+
+
 def text_of(value: Value, unit: str = "") -> str:
-    """A number with five digits, or the text as it is."""
+    """A number with five digits in the unit that suits its size, or the text as it is."""
     if value is None:
         return "–"
-    return str(value) if isinstance(value, str | bool) else f"{value:.5g} {unit}".strip()
+    if isinstance(value, str | bool):
+        return str(value)
+    fitting = (scale for scale in _SCALES.get(unit, ()) if abs(value) >= scale[0])
+    by, unit = next(fitting, (1.0, unit))
+    return f"{value / by:.5g} {unit}".strip()
+
+
+def interval(name: str, found: Interval, unit: str = "", **demand: Any) -> Figure:
+    """A figure that was measured in rounds: its middle, with the interval beside it."""
+    note = f"95 %: {text_of(found.low, unit)} to {text_of(found.high, unit)}"
+    return Figure(name, found.middle, unit=unit, note=note, **demand)
+
+
+Rows = Iterable[tuple[str, Iterable[Figure]]]
+"""Figures of several programs, each with its name."""
 
 
 def _verdict(right: bool) -> Verdict:
@@ -160,10 +184,10 @@ class Table:
         """How many are right, absent, shown and WRONG."""
         return Counter(figure.verdict for _, figure, _ in self._rows)
 
-    def text(self, verdict: Verdict | None = None) -> str:
-        """The table as Markdown, of all or of those that are so; then how many of all have each verdict."""
-        kept = [(program, one) for program, one, _ in self._rows if verdict in {None, one.verdict}]
-        rows = markdown_table(COLUMNS, ((program, *one.cells) for program, one in kept))
+    def text(self) -> str:
+        """The table as Markdown, what is wrong first; then how many have each verdict."""
+        ordered = sorted(self._rows, key=lambda row: row[1].verdict != "WRONG")
+        rows = markdown_table(COLUMNS, ((program, *one.cells) for program, one, _ in ordered))
         counts = self.verdicts
         return f"{rows}\n{', '.join(f'{counts[one]} {one}' for one in get_args(Verdict))}"
 

@@ -47,18 +47,14 @@ def run_time(run: Run, tolerance: float = 0.10) -> Figure:
     return Figure("run", seconds, run.truth["step_seconds"], tolerance, unit="s")
 
 
-def peak_of(run: Run) -> float | None:
-    """Matrix FLOP/s of float32, as jaxobs has it."""
+def _used(name: str, found: float | None, run: Run, tolerance: float) -> Figure:
+    """A share of the peak of float32 products that jaxobs has."""
     devices = (run.last or {}).get("devices") or []
     peaks = (((device["peaks"] or {}).get("matrix") or {}).get("float32") for device in devices)
-    return next((float(peak["value"]) for peak in peaks if peak), None)
-
-
-def _used(name: str, found: float | None, run: Run, tolerance: float) -> Figure:
-    peak = peak_of(run)
+    peak = next(filter(None, peaks), None)
     if peak is None:
-        return Figure(name, note="no peak of this machine is known")
-    truth = run.truth["matrix_flops"] / run.truth["step_seconds"] / peak
+        return Figure(name, reason="no peak of this machine is known")
+    truth = run.truth["matrix_flops"] / run.truth["step_seconds"] / peak["value"]
     return Figure(name, found, truth, tolerance)
 
 

@@ -9,8 +9,7 @@ which no commit has reached yet: nothing fails above it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from types import CodeType, FrameType
@@ -30,9 +29,9 @@ AIMS = {
 }
 
 
-@contextmanager
-def followed(ran: set[CodeType]) -> Iterator[None]:
-    """Collect the functions of jaxobs that run meanwhile; what stands inside a function is part of it."""
+def followed(part: Callable[[], object]) -> set[CodeType]:
+    """The functions of jaxobs that run in it; what stands inside a function is part of it."""
+    ran: set[CodeType] = set()
 
     def called(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
@@ -40,10 +39,9 @@ def followed(ran: set[CodeType]) -> Iterator[None]:
             ran.add(code)
 
     sys.setprofile(called)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
+    part()
+    sys.setprofile(None)
+    return ran
 
 
 def trained(steps: int) -> Fold:
@@ -66,24 +64,21 @@ def one_step(number: int) -> tuple[StepEnded, StepCompleted]:
     return step(number, began, ended, runs=(1,)), StepCompleted("train", number, at(ended), 0)
 
 
-def walks() -> Iterator[tuple[str, set[CodeType]]]:
+def walks() -> dict[str, set[CodeType]]:
     """What runs for each of them."""
     fold = trained(STEPS)
     event, completed = one_step(STEPS)
     now = at((STEPS + 1) * STEP_SECONDS)
-    parts: tuple[Callable[[], object], ...] = (
-        lambda: fold.apply(event), lambda: fold.apply(completed), lambda: fold.snapshot(now).document,
-    )  # fmt: skip
-    for name, part in zip(AIMS, parts, strict=True):
-        ran: set[CodeType] = set()
-        with followed(ran):
-            part()
-        yield name, ran
+    return {
+        "one StepEnded": followed(lambda: fold.apply(event)),
+        "one StepCompleted": followed(lambda: fold.apply(completed)),
+        "a snapshot of one loop": followed(lambda: fold.snapshot(now).document),
+    }
 
 
 def main() -> None:
     """Print the numbers, and the names file by file."""
-    for name, ran in walks():
+    for name, ran in walks().items():
         functions = sorted((code.co_filename.removeprefix(SOURCES), code.co_qualname) for code in ran)
         files = [(file, list(each)) for file, each in groupby(functions, lambda one: one[0])]
         print(f"{name}: {len(ran)} functions in {len(files)} files (aim: {AIMS[name]})")

@@ -27,7 +27,8 @@ from benchmarks.accuracy import (
 from benchmarks.accuracy.program import Program
 from benchmarks.truths import Figure, Table, chosen, options_of
 from jaxobs.cost_model import module_cost
-from jaxobs.cost_model.hlo.decode import decode
+from jaxobs.cost_model.hlo.decode import decoded
+from jaxobs.cost_model.hlo.instructions import instructions_of
 
 ROOMS = (products, convolutions, networks, attention, linear_algebra, loops, memory, distributed)
 
@@ -64,7 +65,8 @@ def compare(program: Program) -> Iterator[Figure]:
         if truth is not None and (truth or found or name == "matrix FLOPs"):
             note = f"XLA {theirs:.5g}" if (theirs := xla.get(name)) is not None else ""
             yield Figure(name, found, truth, tolerance, note=note)
-    opcodes = {one.opcode for part in decode(serialized).computations for one in part.instructions}
+    with decoded(serialized) as module:
+        opcodes = {one.opcode for one in instructions_of(module.computations)}
     real = not any(dtype.startswith("complex") for dtype in cost.matrix_flops_by_type)
     if real and opcodes <= PURE_OPCODES and cost.matrix_flops and xla["matrix FLOPs"] is not None:
         yield Figure("matrix FLOPs, beside XLA", cost.matrix_flops, xla["matrix FLOPs"], MATRIX)

@@ -1,7 +1,7 @@
 """The agent's CPU and memory when it is fed as by a job: `make benchmark NAME=agent_cost`.
 
-It is a real process, which gets frames of a thousand events: steps, many series, one function with many shapes. CPU is a
-step's, or a snapshot's with its steps; the snapshot is the fastest of its rounds.
+It is a real process, which gets frames of a thousand events: steps, many series, one function with many shapes. CPU is
+that of all steps, or of a snapshot with its steps; the snapshot is the fastest of its rounds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from benchmarks.costs.sections import Section, table
+from benchmarks.truths import Figure, Rows
 from jaxobs.config import Settings
 from jaxobs.model.clock import now
 from jaxobs.model.events import (
@@ -43,10 +43,10 @@ def send_steps(agent: AgentProcess, first: int, count: int) -> None:
         agent.send([rows])
 
 
-def fed(events: list[Event], count: int, rounds: int, **settings: int) -> tuple[float, str, str]:
+def fed(events: list[Event], count: int, rounds: int, **settings: int) -> list[Figure]:
     """An agent that is sent events, then so many steps and a request for a snapshot, in rounds.
 
-    CPU seconds of one, the fastest snapshot, resident memory after it.
+    What one round takes of the processor, the fastest snapshot, and the memory after it.
     """
     os.environ["OTEL_EXPORTER_PROMETHEUS_PORT"] = "0"
     agent = AgentProcess(**{"interval": Settings().interval, **settings})  # type: ignore[arg-type]  # settings alone
@@ -62,7 +62,11 @@ def fed(events: list[Event], count: int, rounds: int, **settings: int) -> tuple[
         times.append(time.perf_counter() - began)
     agent.close()
     cpu = (after["cpu_seconds"]["agent"] - before) / rounds
-    return cpu, f"{min(times):.2f} s", f"{after['resident_bytes'] / 2**20:.0f} MiB"
+    return [
+        Figure("CPU", cpu, unit="s"),
+        Figure("snapshot", min(times), unit="s"),
+        Figure("resident", after["resident_bytes"], unit="B"),
+    ]
 
 
 def compiles_of_functions() -> Iterator[Event]:
@@ -85,12 +89,9 @@ def one_function_for_each_shape() -> Iterator[Event]:
         yield ExecutableRan(number, 1e-3, 1e-5, at)
 
 
-def measure() -> Section:
+def measure() -> Rows:
     """Many steps, many series, many executables."""
-    cpu, *others = fed([], STEPS, 1)
-    rows = [[f"{STEPS} steps", f"{1e6 * cpu / STEPS:.1f} µs a step", *others]]
-    cpu, *others = fed(list(compiles_of_functions()), FRAME, ROUNDS, series_limit=3 * FUNCTIONS * 30)
-    rows.append([f"{2 * FUNCTIONS} series", f"{1e3 * cpu:.0f} ms", *others])
-    cpu, *others = fed(list(one_function_for_each_shape()), 20, ROUNDS)
-    rows.append([f"{EXECUTABLES} executables", f"{1e3 * cpu:.0f} ms", *others])
-    return Section("The agent", [table("", ("with", "CPU", "snapshot", "resident"), rows)])
+    yield f"{STEPS} steps", fed([], STEPS, 1)
+    compiles = list(compiles_of_functions())
+    yield f"{2 * FUNCTIONS} series", fed(compiles, FRAME, ROUNDS, series_limit=3 * FUNCTIONS * 30)
+    yield f"{EXECUTABLES} executables", fed(list(one_function_for_each_shape()), 20, ROUNDS)

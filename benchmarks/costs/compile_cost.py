@@ -15,9 +15,8 @@ from itertools import chain
 from typing import Any
 
 from benchmarks.costs.processes import Asked, answer
-from benchmarks.costs.sections import Section, cell, middle, table
 from benchmarks.paired import median, paired_ratio
-from benchmarks.truths import Figure
+from benchmarks.truths import Rows, interval
 
 ALLOWED = 0.03
 LONG_SECONDS = 0.1
@@ -31,19 +30,15 @@ Compile = tuple[float, float]
 """Its seconds, and those of jaxobs on its thread."""
 
 
-def measure() -> Section:
+def measure() -> Rows:
     """A row of each; of a compile of at least a tenth of a second 3 % may be jaxobs."""
     with Asked(__name__) as process:
         found: dict[str, list[Compile]] = process.hear()
-    rows, worst = [], 0.0
     for name, compiles in found.items():
         took, spent = zip(*compiles, strict=True)
-        share = paired_ratio(spent, took)
-        rows.append([name, middle(took), middle(spent), cell(share.times(100), "%")])
-        if median(took).middle >= LONG_SECONDS:
-            worst = max(worst, share.middle)
-    demand = Figure(f"share of a compile of {LONG_SECONDS:g} s or more", worst, between=(0.0, ALLOWED))
-    return Section("Compiling", [table("", ("of", "compile", "jaxobs", "share"), rows)], [demand])
+        between = (0.0, ALLOWED) if median(took).middle >= LONG_SECONDS else None
+        share = interval("share", paired_ratio(spent, took), between=between)
+        yield name, [interval("compile", median(took), "s"), interval("jaxobs", median(spent), "s"), share]
 
 
 def compiled() -> dict[str, list[Compile]]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from benchmarks.costs.sections import Section, middle, table
-from benchmarks.paired import seconds_of
+from benchmarks.paired import median, seconds_of
+from benchmarks.truths import Figure, Rows, interval
 
 LAYERS = (4, 64)
 ROUNDS = 5
@@ -34,17 +34,21 @@ def compiled_module(layers: int) -> bytes:
     return bytes(executable.hlo_modules()[0].as_serialized_hlo_module_proto())
 
 
-def measure() -> Section:
+def measure() -> Rows:
     """A small module, and a large one."""
     from jaxobs.cost_model import module_cost
     from jaxobs.proto.messages import ModuleMessage
 
-    rows = []
     for layers in LAYERS:
         serialized = compiled_module(layers)
         count = sum(len(part.instructions) for part in ModuleMessage.FromString(serialized).computations)
         times = [seconds_of(partial(module_cost, serialized)) for _ in range(ROUNDS)]
-        rate = middle([count / seconds for seconds in times], "/s")
-        rows.append([f"{layers}", f"{count}", f"{len(serialized)} B", middle(times), rate])
-    columns = ("layers", "instructions", "module", "read in", "instructions a second")
-    return Section("Decoding a module", [table("", columns, rows)])
+        yield (
+            f"{layers} layers",
+            [
+                Figure("instructions", count),
+                Figure("module", len(serialized), unit="B"),
+                interval("read in", median(times), "s"),
+                interval("instructions a second", median([count / seconds for seconds in times])),
+            ],
+        )

@@ -17,7 +17,7 @@ OURS = ("jaxobs", "jax", "jaxlib")
 def described(distributions: tuple[str, ...]) -> dict[str, str]:
     """The date, the machine, and the versions of ours and of `distributions`."""
     names = dict.fromkeys((*OURS, *distributions))
-    versions = [f"{name} {version}" for name in names if (version := installed(name))]
+    versions = [f"{name} {installed(name) or 'is not installed'}" for name in names]
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": f"{processor_model()}, {os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB",

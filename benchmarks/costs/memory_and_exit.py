@@ -9,6 +9,7 @@ accepts and never answers.
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +17,10 @@ from functools import partial
 from typing import NamedTuple
 
 from benchmarks.beside import free_port
-from benchmarks.costs.peers import TOOLS, missing
+from benchmarks.costs.peers import TOOLS, here
 from benchmarks.costs.processes import Asked, family, own_and_beside
-from benchmarks.costs.sections import Section, Values, middle, more, table
-from benchmarks.paired import take_turns
+from benchmarks.paired import median, paired_difference, take_turns
+from benchmarks.truths import Figure, Rows, interval
 
 ROUNDS = 10
 TRAIN_SECONDS, PACE = 5.0, 20.0
@@ -44,22 +45,21 @@ class Job(NamedTuple):
     seconds: float = TRAIN_SECONDS
 
 
+OURS = (
+    Job("nothing", "plain"),
+    Job("jaxobs", "jaxobs"),
+    Job("`jaxobs run`", "plain", launched=True),
+    Job("jaxobs, OTLP endpoint refuses", "jaxobs", "refuses"),
+    Job("jaxobs, OTLP endpoint silent", "jaxobs", "silent"),
+)
+"""The first is the plain one."""
+
+
 def jobs() -> list[Job]:
-    """One for every tool that is installed; first the plain one."""
-    found = [
-        Job("nothing", "plain"),
-        Job("nothing, again (control)", "plain"),
-        Job("jaxobs", "jaxobs"),
-        Job("`jaxobs run`", "plain", launched=True),
-        Job("jaxobs, OTLP endpoint refuses", "jaxobs", "refuses"),
-        Job("jaxobs, OTLP endpoint silent", "jaxobs", "silent"),
-    ]
-    for name, peer in TOOLS.items():
-        if name == "opentelemetry" and not peer.missing():
-            found += [Job(f"{peer.title}, endpoint {how}", name, how) for how in ("refuses", "silent")]
-        elif not peer.missing():
-            found.append(Job(peer.title, name))
-    return found
+    """Ours, a control, and one for every tool that is installed; that of OpenTelemetry needs an endpoint."""
+    tools = here(TOOLS).items()
+    others = [Job(peer.title, name, "silent" if name == "opentelemetry" else "") for name, peer in tools]
+    return [*OURS, Job("nothing, again (control)", "plain"), *others]
 
 
 def run(job: Job, settings: Mapping[str, str]) -> tuple[float, float, float]:
@@ -79,6 +79,7 @@ def run(job: Job, settings: Mapping[str, str]) -> tuple[float, float, float]:
         return own, beside, time.monotonic() - last_line
 
 
+Values = Sequence[float]
 Found = dict[Job, tuple[Values, ...]]
 """Of each job what `run` gives, in each round."""
 
@@ -90,31 +91,19 @@ def measured(jobs: Sequence[Job], rounds: int) -> Found:
     return {job: tuple(zip(*figures, strict=True)) for job, figures in found.items()}
 
 
-def later(ended: Values, plain: Values) -> float:
-    """The most seconds by which a job ended later than the plain one of its round."""
-    return max(one - other for one, other in zip(ended, plain, strict=True))
+def exits(ended: Values, plain: Values, most: float | None = None) -> Iterator[Figure]:
+    """When a job ended, and how much later than the plain one of its round: at `most` so many seconds."""
+    yield interval("until the process is gone", median(ended), "s")
+    yield interval("more than without a tool", paired_difference(ended, plain), "s")
+    latest = max(one - other for one, other in zip(ended, plain, strict=True))
+    between = None if most is None else (-math.inf, most)
+    yield Figure("more, at most", latest, between=between, unit="s")
 
 
-def exits(found: Found) -> str:
-    """The table of their ends; the first job is the plain one."""
-    (plain, (*_, plain_ended)), *others = found.items()
-    rows = [[plain.title, middle(plain_ended), "—", "—"]]
-    for job, (*_, ended) in others:
-        rows.append(
-            [job.title, middle(ended), more(ended, plain_ended), f"{later(ended, plain_ended):.2f} s"]
-        )
-    return table("Exit", ("tool", "until the process is gone", "more than without a tool", "at most"), rows)
-
-
-def measure() -> Section:
-    """The rounds, and a table of each kind."""
+def measure() -> Rows:
+    """Memory and end of each; the first job is the plain one."""
     found = measured(jobs(), ROUNDS)
-    (_, (plain, *_)), *others = found.items()
-    memory = [
-        [job.title, more(own, plain, "B"), middle(beside, "B") if any(beside) else "—"]
-        for job, (own, beside, _) in others
-    ]
-    columns = ("tool", "resident, more in the job", "resident, beside")
-    return Section(
-        "Memory and exit", [table("Memory", columns, memory), exits(found)], missing=missing(TOOLS)
-    )
+    plain, _, plain_ended = next(iter(found.values()))
+    for job, (own, beside, ended) in found.items():
+        memory = interval("resident, more in the job", paired_difference(own, plain), "B")
+        yield job.title, [memory, interval("beside", median(beside), "B"), *exits(ended, plain_ended)]

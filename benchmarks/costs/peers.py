@@ -10,7 +10,7 @@ import importlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, NamedTuple
@@ -47,10 +47,6 @@ class Peer:
     max_calls: int = 500
     """In one turn of the clock."""
 
-    def missing(self) -> str | None:
-        """Why it cannot be measured here."""
-        return None if installed(self.distribution) else f"{self.title}: {self.distribution} is not installed"
-
 
 def installed(distribution: str) -> str | None:
     """Its version."""
@@ -86,47 +82,38 @@ def _jaxobs() -> Begun:
 
 def _bare_span() -> Begun:
     """No attributes, no processor: it goes nowhere."""
-    from opentelemetry.sdk.trace import TracerProvider
-
-    span = TracerProvider().get_tracer("benchmark").start_as_current_span
-
-    def steps(count: int, work: Work) -> None:
-        for _ in range(count):
-            with span("step"):
-                work()
-
-    return Begun(steps)
+    return _spans([], None)
 
 
 def _exported_span() -> Begun:
     """Each step is a span with attributes. The provider ends itself with the process."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+    return _spans([BatchSpanProcessor(OTLPSpanExporter())], {"loop": "train", "examples": 256})
+
+
+def _spans(processors: list[Any], attributes: Any) -> Begun:
+    from opentelemetry.sdk.trace import TracerProvider
+
     provider = TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    for processor in processors:
+        provider.add_span_processor(processor)
     span = provider.get_tracer("benchmark").start_as_current_span
 
     def steps(count: int, work: Work) -> None:
-        for number in range(count):
-            with span("step", attributes={"loop": "train", "step": number, "examples": 256}):
+        for _ in range(count):
+            with span("step", attributes=attributes):
                 work()
 
     return Begun(steps)
 
 
 def _served_histogram() -> Begun:
-    from prometheus_client import start_http_server
+    """The child of its labels is taken before the loop."""
+    from prometheus_client import Histogram, start_http_server
 
     start_http_server(0, "127.0.0.1")
-    return _kept_histogram()
-
-
-def _kept_histogram() -> Begun:
-    """The child of its labels is taken before the loop."""
-    from prometheus_client import Histogram
-
     observe = Histogram("step_seconds", "Time of a step.", ["loop"]).labels("train").observe
 
     def steps(count: int, work: Work) -> None:
@@ -139,50 +126,11 @@ def _kept_histogram() -> Begun:
     return Begun(steps)
 
 
-def _same_facts() -> Begun:
-    """What jaxobs notes of a step, as far as prometheus_client can keep it: everything is made before the loop."""
-    from prometheus_client import Counter, Histogram
-
-    names = ("step_seconds", "input_wait_seconds", "dispatch_seconds")
-    step, wait, dispatch = (
-        Histogram(name, "See its name.", ["loop"]).labels("train").observe for name in names
-    )
-    examples = Counter("examples", "Examples.", ["loop"]).labels("train").inc
-
-    def steps(count: int, work: Work) -> None:
-        clock = time.perf_counter
-        items = iter(range(count))
-        began = clock()
-        for _ in items:
-            ready = clock()
-            called = clock()
-            work()
-            dispatched = clock()
-            ended = clock()
-            step(ended - began)
-            wait(ready - began)
-            dispatch(dispatched - called)
-            examples(256)
-            began = ended
-
-    return Begun(steps)
-
-
 def _tensorboard() -> Begun:
     from tensorboardX import SummaryWriter
 
     writer = SummaryWriter(tempfile.mkdtemp())
     return _writing(writer.add_scalar, writer.close)
-
-
-def _mlflow() -> Begun:
-    import mlflow
-
-    folder = tempfile.mkdtemp()
-    mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
-    mlflow.set_experiment("benchmark")
-    mlflow.start_run()
-    return _writing(lambda name, value, number: mlflow.log_metric(name, value, step=number), mlflow.end_run)
 
 
 def _wandb() -> Begun:
@@ -216,14 +164,10 @@ SPACED = 8
 in a loop whose steps take their time; full, it would make each call wait for the file."""
 MARKS = {
     "bare_span": Peer("OpenTelemetry, bare span", "opentelemetry-sdk", "opentelemetry.sdk.trace", _bare_span),
-    "kept_histogram": Peer(
-        "prometheus_client, `child.observe(…)`", "prometheus-client", "prometheus_client", _kept_histogram
-    ),
-    "same_facts": Peer(
-        "prometheus_client, what jaxobs notes", "prometheus-client", "prometheus_client", _same_facts
+    "prometheus": Peer(
+        "prometheus_client, served", "prometheus-client", "prometheus_client", _served_histogram
     ),
     "tensorboard": Peer("tensorboardX", "tensorboardX", "tensorboardX", _tensorboard, SPACED),
-    "mlflow": Peer("MLflow, into SQLite", "mlflow", "mlflow", _mlflow, SPACED),
     "wandb": Peer("wandb, offline", "wandb", "wandb", _wandb, SPACED),
 }
 """As they keep the time of a step."""
@@ -233,8 +177,7 @@ TOOLS = {
         "OpenTelemetry, spans over OTLP", "opentelemetry-exporter-otlp-proto-http", "opentelemetry.sdk.trace",
         _exported_span,
     ),
-    "prometheus": Peer("prometheus_client, served", "prometheus-client", "prometheus_client", _served_histogram),
-    **{name: MARKS[name] for name in ("tensorboard", "mlflow", "wandb")},
+    **{name: MARKS[name] for name in ("prometheus", "tensorboard", "wandb")},
 }  # fmt: skip
 """As a whole job uses them."""
 
@@ -242,9 +185,9 @@ EVERY = {"plain": PLAIN, "jaxobs": JAXOBS} | MARKS | TOOLS
 DISTRIBUTIONS = tuple(dict.fromkeys(peer.distribution for peer in EVERY.values()))
 
 
-def missing(peers: Mapping[str, Peer]) -> list[str]:
-    """Why those are missing that are."""
-    return [reason for peer in peers.values() if (reason := peer.missing())]
+def here(peers: dict[str, Peer]) -> dict[str, Peer]:
+    """Those that are installed."""
+    return {name: peer for name, peer in peers.items() if installed(peer.distribution)}
 
 
 def in_a_fresh_process(name: str) -> dict[str, float]:

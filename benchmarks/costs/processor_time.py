@@ -12,15 +12,15 @@ import time
 import psutil
 
 from benchmarks.costs.processes import Asked, family, own_and_beside
-from benchmarks.costs.sections import Section, cell, table
 from benchmarks.paired import mean
+from benchmarks.truths import Rows, interval
 
 RATES = (1, 10, 100, 1000)
 SETTLE_SECONDS = 15.0
 WINDOWS, WINDOW_SECONDS = 12, 5.0
 
 
-def measure() -> Section:
+def measure() -> Rows:
     """All rates at once."""
     with contextlib.ExitStack() as open_jobs:
         jobs = {
@@ -47,10 +47,13 @@ def measure() -> Section:
     def more(rate: int, how: str) -> list[float]:
         return [one - other for one, other in zip(own[rate, how], own[rate, "plain"], strict=True)]
 
-    rows = []
     for rate in RATES:
-        figures = (own[rate, "plain"], more(rate, "jaxobs"), beside[rate, "jaxobs"])
-        rows.append([f"{rate}", *(cell(mean(one), "%") for one in figures)])
-    columns = ("steps a second", "the job without", "more with jaxobs", "the agent")
-    controls = [mean(more(rate, "plain again")) for rate in RATES]
-    return Section("Processor time", [table("", columns, rows, controls, "%")])
+        yield (
+            f"{rate} steps a second",
+            [
+                interval("the job without", mean(own[rate, "plain"]), "%"),
+                interval("more with jaxobs", mean(more(rate, "jaxobs")), "%"),
+                interval("the agent", mean(beside[rate, "jaxobs"]), "%"),
+                interval("control", mean(more(rate, "plain again")), "%"),
+            ],
+        )

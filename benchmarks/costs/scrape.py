@@ -15,8 +15,8 @@ from typing import Any
 
 import prometheus_client
 
-from benchmarks.costs.sections import Section, middle, ratio, table
-from benchmarks.paired import paired_ratio, take_turns
+from benchmarks.paired import median, paired_ratio, take_turns
+from benchmarks.truths import Rows, interval
 from jaxobs.model.addresses import Address
 from jaxobs.model.metrics import Family, Metric
 from jaxobs.model.snapshot import SnapshotData
@@ -60,23 +60,24 @@ def example_registry(series: int) -> prometheus_client.CollectorRegistry:
     return registry
 
 
-def measure() -> Section:
+def measure() -> Rows:
     """Each size, plain and compressed."""
-    rows, controls = [], []
     for series in SERIES:
         with scraping(example_families(series), example_registry(series)) as scrapes:
             for encoding in ("identity", "gzip"):
-                how = f"text, {'plain' if encoding == 'identity' else encoding}"
                 scrapes["kept"](encoding)  # so that it is kept
                 found = take_turns({name: partial(one, encoding) for name, one in scrapes.items()}, ROUNDS)
                 ours, its, kept = found["ours"], found["theirs"], found["kept"]
-                cells = (middle(ours), middle(its), ratio(ours, its), middle(kept), ratio(kept, its))
-                rows.append([how, f"{series}", *cells])
-                controls.append(paired_ratio(found["again"], ours))
-    columns = (
-        "format", "series", "jaxobs", "prometheus_client", "jaxobs / it", "jaxobs, again", "again / it",
-    )  # fmt: skip
-    return Section("A scrape", [table("", columns, rows, controls)])
+                yield (
+                    f"{series} series, {encoding}",
+                    [
+                        interval("jaxobs", median(ours), "s"),
+                        interval("prometheus_client", median(its), "s"),
+                        interval("jaxobs / it", paired_ratio(ours, its)),
+                        interval("jaxobs, again", median(kept), "s"),
+                        interval("control", paired_ratio(found["another"], ours)),
+                    ],
+                )
 
 
 @contextlib.contextmanager
@@ -96,7 +97,7 @@ def scraping(families: tuple[Family, ...], registry: Any) -> Iterator[dict[str, 
     try:
         yield {
             "ours": of_new_snapshot,
-            "again": of_new_snapshot,
+            "another": of_new_snapshot,
             "kept": partial(get, address.port),
             "theirs": partial(get, theirs.server_port),
         }

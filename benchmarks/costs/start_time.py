@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from benchmarks.costs.peers import TOOLS, missing
+from benchmarks.costs.peers import TOOLS, here
 from benchmarks.costs.processes import Asked
-from benchmarks.costs.sections import Section, middle, ratio, table
-from benchmarks.paired import paired_ratio, take_turns
+from benchmarks.paired import median, paired_ratio, take_turns
+from benchmarks.truths import Rows, interval
 
 ROUNDS = 7
 
 
-def measure() -> Section:
+def measure() -> Rows:
     """Every tool that is installed, jaxobs first."""
 
     def fresh(name: str) -> dict[str, float]:
@@ -24,22 +24,21 @@ def measure() -> Section:
             return dict(process.hear())
 
     titles = {"jaxobs": "jaxobs", "jaxobs again": "jaxobs again (control)"}
-    titles |= {name: peer.title for name, peer in TOOLS.items() if not peer.missing()}
+    titles |= {name: peer.title for name, peer in here(TOOLS).items()}
     found = take_turns({name: partial(fresh, name) for name in titles}, ROUNDS)
 
     def of(name: str, part: str) -> list[float]:
         return [times[part] for times in found[name]]
 
-    rows = [
-        [
-            title, middle(of(name, "import")), middle(of(name, "start")),
-            "—" if name == "jaxobs" else ratio(of("jaxobs", "both"), of(name, "both")),
-        ]
-        for name, title in titles.items()
-    ]  # fmt: skip
+    for name, title in titles.items():
+        yield (
+            title,
+            [
+                interval("import", median(of(name, "import")), "s"),
+                interval("start", median(of(name, "start")), "s"),
+                interval("jaxobs / it, both together", paired_ratio(of("jaxobs", "both"), of(name, "both"))),
+            ],
+        )
     control = paired_ratio(of("jaxobs again", "page"), of("jaxobs", "page"))
-    tables = [
-        table("Import and start", ("tool", "import", "start", "jaxobs / it, both together"), rows),
-        table("The first page", ("first page",), [[middle(of("jaxobs", "page"))]], [control]),
-    ]
-    return Section("Start", tables, missing=missing(TOOLS))
+    page = median(of("jaxobs", "page"))
+    yield "jaxobs", [interval("the first page", page, "s"), interval("the first page, control", control)]

@@ -16,23 +16,26 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from benchmarks.costs.peers import JAXOBS, MARKS, PLAIN, missing
+from benchmarks.costs.peers import JAXOBS, MARKS, PLAIN, here
 from benchmarks.costs.processes import Asked, answer
-from benchmarks.costs.sections import Section, middle, ratio, table
-from benchmarks.paired import paired_ratio, take_turns
-from benchmarks.truths import Figure
+from benchmarks.paired import median, paired_ratio, take_turns
+from benchmarks.truths import Figure, Rows, interval
 
 ROUNDS = 121
 TURN_SECONDS = 0.001
 """Shorter than the scheduler's slices, so that most turns run through on a machine with more to do than cores."""
 MIN_CALLS = 3
 PAUSE_SECONDS = 0.01
-ALLOWED = 0.1
-"""Of a bare span."""
+
+RATIOS = (
+    ("marked", "it"), ("marked and watched", "it"), ("marked again", "marked"),
+    ("recorded", "recorded by it"), ("recorded again", "recorded"),
+)  # fmt: skip
+"""With `again` it is a control."""
+ALLOWED = {("bare_span", "marked and watched"): 0.1} | {(name, "marked"): 1.0 for name in MARKS}
+"""Of what the peer takes; judged by the medians."""
 
 Times = Mapping[str, list[float]]
-STEP_COLUMNS = ("beside", "it", "marked", "marked / it", "marked and watched", "both / it")
-VALUE_COLUMNS = ("beside", "it", "jaxobs", "jaxobs / it")
 
 
 def nothing() -> None:
@@ -56,21 +59,23 @@ def turns_beside(name: str) -> Times:
         "plain": lambda count: plain.steps(count, nothing),
         "marked": marked,
         "marked again": marked,
-        "watched": lambda count: jaxobs.steps(count, nothing),
-        "peer": lambda count: peer.steps(count, nothing),
+        "marked and watched": lambda count: jaxobs.steps(count, nothing),
+        "it": lambda count: peer.steps(count, nothing),
     }
     if jaxobs.record is not None and peer.record is not None:
-        loops |= {"record": jaxobs.record, "record again": jaxobs.record, "peer's record": peer.record}
+        loops |= dict.fromkeys(("recorded", "recorded again"), jaxobs.record) | {
+            "recorded by it": peer.record
+        }
     time.sleep(2.0)  # the agent's start
     gc.collect()
     turns = {
-        kind: _turn(run, MARKS[name].max_calls if kind.startswith("peer") else JAXOBS.max_calls)
+        kind: _turn(run, MARKS[name].max_calls if kind.endswith("it") else JAXOBS.max_calls)
         for kind, run in loops.items()
     }
     take_turns(turns, 1)  # what the first call of each makes is made
     found = take_turns(turns, ROUNDS)
     peer.end()
-    for kind in ("marked", "marked again", "watched", "peer"):
+    for kind in ("marked", "marked again", "marked and watched", "it"):
         found[kind] = [with_it - bare for with_it, bare in zip(found[kind], found["plain"], strict=True)]
     return found
 
@@ -98,42 +103,22 @@ def _seconds(run: Callable[[int], None], count: int) -> float:
     return (time.perf_counter() - began) / count
 
 
-def measure() -> Section:
+def measure() -> Rows:
     """Step marks, and values, beside every peer that is installed."""
-    found: dict[str, Times] = {}
-    for name, peer in MARKS.items():
-        if not peer.missing():
-            with Asked(__name__, name) as process:
-                found[name] = process.hear()
-    steps = [
-        [MARKS[name].title, *beside(times, "peer", "marked", "watched")] for name, times in found.items()
-    ]
-    recorded = {name: times for name, times in found.items() if "record" in times}
-    values = [
-        [MARKS[name].title, *beside(times, "peer's record", "record")] for name, times in recorded.items()
-    ]
-    marked = [paired_ratio(times["marked again"], times["marked"]) for times in found.values()]
-    again = [paired_ratio(times["record again"], times["record"]) for times in recorded.values()]
-    tables = [
-        table("One step", STEP_COLUMNS, steps, marked),
-        table("One value of the user's own", VALUE_COLUMNS, values, again),
-    ]
-    return Section("Step marking", tables, list(demands(found)), missing(MARKS))
+    for name, peer in here(MARKS).items():
+        with Asked(__name__, name) as process:
+            yield peer.title, beside(name, process.hear())
 
 
-def beside(times: Times, peer: str, *ours: str) -> list[str]:
-    """The peer's, and each of ours with its ratio to it."""
-    its = times[peer]
-    return [middle(its), *(cell for one in ours for cell in (middle(times[one]), ratio(times[one], its)))]
-
-
-def demands(found: Mapping[str, Times]) -> Iterator[Figure]:
-    """What the table must show; it goes by the medians."""
-    for name, times in found.items():
-        marked = paired_ratio(times["marked"], times["peer"])
-        yield Figure(f"marked / {MARKS[name].title}", marked.middle, between=(0.0, 1.0), note=str(marked))
-    both = paired_ratio(found["bare_span"]["watched"], found["bare_span"]["peer"])
-    yield Figure("marked and watched / a bare span", both.middle, between=(0.0, ALLOWED), note=str(both))
+def beside(name: str, times: Times) -> Iterator[Figure]:
+    """What each takes, and the ratios."""
+    for kind, seconds in times.items():
+        yield interval(kind, median(seconds), "s")
+    for of, to in RATIOS:
+        if of in times:
+            most = ALLOWED.get((name, of))
+            between = None if most is None else (0.0, most)
+            yield interval(f"{of} / {to}", paired_ratio(times[of], times[to]), between=between)
 
 
 if __name__ == "__main__":

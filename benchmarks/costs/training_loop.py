@@ -6,8 +6,8 @@ One process makes steps that are observed for a tenth of a second, plain for two
 its memory lies in the same places in both. The agent is suspended in plain blocks, so that all it does falls into the
 observed ones. The threads of jaxobs in the job cannot be suspended: what they take in plain blocks is told beside, as
 a share of a core that no ratio holds. Observed is with the defaults: steps marked, function watched, loss recorded. A
-ratio is of a group of four blocks; *mean* holds rare work too, such as profiler windows. *First minute* is from
-`instrument()` on; `one-free` leaves one core to others.
+ratio is of a group of four blocks; *mean* holds rare work too, such as profiler windows. The first minute from
+`instrument()` on does not count; `one-free` leaves one core to others.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.costs.processes import Asked, agents_of, answer
-from benchmarks.costs.sections import Section, cell, table
 from benchmarks.paired import mean, median
-from benchmarks.truths import Figure
+from benchmarks.truths import Figure, Rows, interval
 
 CORES = {"every": 150.0, "one-free": 60.0}
 """Seconds after the first minute: where the job uses every core, what else the machine does falls into the ratio more."""
@@ -45,11 +44,10 @@ INTERVAL_SECONDS = 2
 default. With one a second all that it does at its turns counted twice."""
 
 MAX_RATIO = {"every": 1.02, "one-free": 1.005}
-"""The upper end of the interval, after the first minute, of steps of 1 ms and more."""
+"""The upper end of the interval, of steps of 1 ms and more."""
 MAX_RATIO_OF_SHORT = 1.03
+"""The median."""
 SHORT = 0.1
-
-COLUMNS = ("cores", "when", "step", "with jaxobs", "mean", "threads")
 
 
 def train_step(width: int, layers: int) -> tuple[Any, Any, Any]:
@@ -162,41 +160,39 @@ def in_a_process(milliseconds: float, how: str, seconds: float) -> None:
     step, weights, batch = train_step(*TARGETS[milliseconds])
     blocks = blocks_of(step, batch, milliseconds)
     observed = blocks.observed() if how == "jaxobs" else blocks.plain
-    for length in (FIRST_MINUTE_SECONDS, seconds):
-        weights, found = alternate(observed, blocks.plain, weights, length)
-        answer([found.ratios, found.plain_seconds / blocks.steps, found.threads])
+    weights, _ = alternate(observed, blocks.plain, weights, FIRST_MINUTE_SECONDS)
+    _, found = alternate(observed, blocks.plain, weights, seconds)
+    answer([found.ratios, found.plain_seconds / blocks.steps, found.threads])
 
 
-def measured(milliseconds: float, cores: str) -> dict[str, list[Alternated]]:
-    """What was found of a loop in its first minute and after it, `jaxobs` and `plain`, for a control."""
+def measured(milliseconds: float, cores: str, how: str) -> Alternated:
+    """What was found of a loop, with `jaxobs`, or `plain` for a control."""
     environment = {"JAXOBS_INTERVAL": str(INTERVAL_SECONDS)}
     if cores == "one-free":
         count = max(1, (os.cpu_count() or 1) - 1)
         single = "--xla_cpu_multi_thread_eigen=false" if count == 1 else ""
         environment |= {"NPROC": str(count), "XLA_FLAGS": single}
-    found: dict[str, list[Alternated]] = {}
-    for how in ("plain", "jaxobs"):
-        with Asked(__name__, how, str(milliseconds), str(CORES[cores]), **environment) as process:
-            found[how] = [Alternated(*process.hear()) for _ in range(2)]
-    return found
+    with Asked(__name__, how, str(milliseconds), str(CORES[cores]), **environment) as process:
+        return Alternated(*process.hear())
 
 
-def measure() -> Section:
+def measure() -> Rows:
     """All loops, with every core and with one less."""
-    rows, controls, demands = [], [], list[Figure]()
     for cores, milliseconds in itertools.product(CORES, TARGETS):
-        found = measured(milliseconds, cores)
-        for when, ours in zip(("first minute", "after it"), found["jaxobs"], strict=True):
-            step = f"{1e3 * ours.plain_seconds:.3g} ms"
-            figures = (cell(median(ours.ratios)), cell(mean(ours.ratios)))
-            rows.append([cores, when, step, *figures, f"{ours.threads:.2%}"])
-        controls += [of(control.ratios) for control in found["plain"] for of in (median, mean)]
-        after, name = median(found["jaxobs"][1].ratios), f"{milliseconds:g} ms, {cores}"
-        if milliseconds <= SHORT:
-            demands.append(Figure(f"{name}: median", after.middle, between=(0.0, MAX_RATIO_OF_SHORT)))
-        else:
-            demands.append(Figure(f"{name}: upper end", after.high, between=(0.0, MAX_RATIO[cores])))
-    return Section("A training loop", [table("", COLUMNS, rows, controls)], demands)
+        control, ours = (measured(milliseconds, cores, how) for how in ("plain", "jaxobs"))
+        limit = (0.0, MAX_RATIO_OF_SHORT if milliseconds <= SHORT else MAX_RATIO[cores])
+        middle, of_short = median(ours.ratios), milliseconds <= SHORT
+        yield (
+            f"{milliseconds:g} ms, {cores}",
+            [
+                Figure("step", ours.plain_seconds, unit="s"),
+                interval("with jaxobs", middle, between=limit if of_short else None),
+                Figure("its upper end", middle.high, between=None if of_short else limit),
+                interval("mean", mean(ours.ratios)),
+                interval("control", median(control.ratios)),
+                Figure("threads", 100 * ours.threads, unit="%"),
+            ],
+        )
 
 
 if __name__ == "__main__":

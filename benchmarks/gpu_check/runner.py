@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.beside import ROOT, without_settings
-from benchmarks.gpu_check.findings import Findings, said_in
 from benchmarks.gpu_check.machine import Machine
+from benchmarks.gpu_check.place import Place, said_in, say
 from benchmarks.truths import Figure
 
 
 class Check(NamedTuple):
-    """A function `NAME(told)` in a file of `checks/`; `seconds` is estimated for an H200. Its deadline stops it."""
+    """A function `NAME(place)` in a file of `checks/`, which gives figures.
+
+    `seconds` is estimated for an H200. Its deadline stops it.
+    """
 
     name: str
     file: str
@@ -42,7 +45,6 @@ CHECKS = (
     Check("out_of_memory", "out_of_memory", 30, 75),
     Check("paired", "paired", 70, 130),
     Check("calibration", "calibration", 60, 190),
-    Check("labels_without_command_buffers", "labels", 60, 120),
 )
 """In the order of their worth. A check is left out where less than half of its seconds is left."""
 
@@ -101,7 +103,7 @@ def main() -> None:
     name, folder, platform, device_kind = sys.argv[1:]
     (check,) = [check for check in CHECKS if check.name == name]
     module = importlib.import_module(f"benchmarks.gpu_check.checks.{check.file}")
-    getattr(module, name)(Findings(name, Path(folder), platform, device_kind))
+    say(getattr(module, name)(Place(Path(folder), platform, device_kind)), Path(folder))
 
 
 if __name__ == "__main__":

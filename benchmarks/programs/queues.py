@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from benchmarks.paired import seconds_of
 from benchmarks.programs.truth import Clock, main, observer, until
+
+
+def multiplied(x: Any, products: int, scale: float) -> Any:
+    """So many products, one after the other."""
+    for _ in range(products):
+        x = jnp.tanh(x @ x * scale)
+    return x
 
 
 def runs_out(products: str, every: str, steps: str) -> dict[str, Any]:
@@ -39,10 +46,7 @@ def donated_outputs(how: str = "") -> dict[str, Any]:
     width, products = 1024, 3
 
     def renewed(state: dict[str, Any]) -> dict[str, Any]:
-        weights = state["weights"]
-        for _ in range(products):
-            weights = jnp.tanh(weights @ weights * 1e-3)
-        return {"weights": weights, "steps": state["steps"] + 1}
+        return {"weights": multiplied(state["weights"], products, 1e-3), "steps": state["steps"] + 1}
 
     obs = observer()
     train_step = obs.watch(jax.jit(renewed, donate_argnums=0))
@@ -65,8 +69,7 @@ def epochs(width: str, steps: str, count: str) -> dict[str, Any]:
     @obs.watch  # type: ignore[untyped-decorator]
     @jax.jit
     def train_step(weights: Any) -> Any:
-        for _ in range(products):
-            weights = jnp.tanh(weights @ weights * 1e-2)
+        weights = multiplied(weights, products, 1e-2)
         return weights, weights.sum()
 
     def epoch(weights: Any) -> Any:
@@ -92,33 +95,27 @@ def evaluation() -> dict[str, Any]:
     which the device does nothing else.
     """
 
-    def products(x: Any, count: int) -> Any:
-        for _ in range(count):
-            x = jnp.tanh(x @ x * 1e-3)
-        return x
+    @jax.jit
+    def train_step(x: Any) -> Any:
+        return multiplied(x, 3, 1e-3)
+
+    @jax.jit
+    def evaluate(x: Any) -> Any:
+        return multiplied(x, 2, 1e-3).sum()
 
     def seconds_of_evaluation() -> float:
-        begun, made = time.perf_counter(), x
-        for _ in range(20):
-            made = jitted["evaluate"](x)
-        jax.block_until_ready(made)
-        return (time.perf_counter() - begun) / 20
+        return seconds_of(lambda: jax.block_until_ready([evaluate(x) for _ in range(20)])) / 20
 
-    functions = {"train_step": lambda x: products(x, 3), "evaluate": lambda x: products(x, 2).sum()}
-    for name, function in functions.items():
-        function.__name__ = name
-    x, steps, clock = jax.random.normal(jax.random.key(0), (768, 768)), 40, Clock()
-    obs = observer()
-    jitted = {name: jax.jit(function) for name, function in functions.items()}
-    train_step, evaluate = (obs.watch(function) for function in jitted.values())
-    jax.block_until_ready((train_step(x), evaluate(x)))
+    x, steps, clock, obs = jax.random.normal(jax.random.key(0), (768, 768)), 40, Clock(), observer()
+    step, loss_of = obs.watch(train_step), obs.watch(evaluate)
+    jax.block_until_ready((step(x), loss_of(x)))
     before, weights = seconds_of_evaluation(), x
     for _ in clock.over(until(16.0)):
         for _ in obs.steps(range(steps)):
-            weights = train_step(weights)
-        float(evaluate(weights))
+            weights = step(weights)
+        float(loss_of(weights))
     turn = clock.step_seconds
-    evaluation = statistics.fmean((before, seconds_of_evaluation()))
+    evaluation = (before + seconds_of_evaluation()) / 2
     return {"runs": {"train_step": (turn - evaluation) / steps, "evaluate": evaluation}}
 
 

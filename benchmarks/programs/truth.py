@@ -25,8 +25,8 @@ def observer() -> Any:
 
 
 def tell(truth: Mapping[str, Any]) -> None:
-    """Print a truth; the last one counts."""
-    print(json.dumps({"truth": truth}), flush=True)
+    """Print a truth, and when it was told; the last one counts."""
+    print(json.dumps({"truth": {**truth, "told": time.time()}}), flush=True)
 
 
 def main(*programs: Callable[..., Mapping[str, Any]]) -> None:

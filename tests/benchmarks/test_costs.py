@@ -1,4 +1,4 @@
-"""The pure parts of the benchmarks of costs: intervals, and sections as Markdown."""
+"""The pure parts of the benchmarks of costs: intervals, and how they are shown."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from benchmarks.costs.sections import Section, cell, table
 from benchmarks.paired import Interval, mean, median, paired_difference, paired_ratio, take_turns
+from benchmarks.truths import interval
 
 
 def test_a_ratio_is_of_pairs_so_what_slows_both_leaves_it_alone() -> None:
@@ -49,42 +49,17 @@ def test_each_thing_has_one_turn_in_each_round_and_not_always_the_same_place() -
 
 
 @pytest.mark.parametrize(
-    ("interval", "unit", "text"),
+    ("found", "unit", "shown", "note"),
     [
-        (Interval(1.2345e-6, 1.1e-6, 1.3e-6), "s", "1.23 µs (1.10–1.30)"),
-        (Interval(0.9e-3, 0.8e-3, 1.1e-3), "s", "0.900 ms (0.800–1.10)"),
-        (Interval(-2e-3, -3e-3, 1e-3), "s", "-2.00 ms (-3.00 to 1.00)"),
-        (Interval(3 * 2.0**20, 2.0**20, 250 * 2.0**20), "B", "3.00 MiB (1.00–250)"),
-        (Interval(0.0852, 0.08, 0.0901), "", "0.0852 (0.0800–0.0901)"),
-        (Interval(1.0042, 0.998, 1.0104), "", "1.0042 (0.9980–1.0104)"),
-        (Interval(2.5e-5, 2e-5, 3e-5), "", "0.0000250 (0.0000200–0.0000300)"),
-        (Interval(0.0, 0.0, 0.5), "%", "0.00 % (0.00–0.500)"),
+        (Interval(1.2345e-6, 1.1e-6, 1.3e-6), "s", "1.2345 µs", "95 %: 1.1 µs to 1.3 µs"),
+        (Interval(0.9e-3, 0.8e-3, 1.1e-3), "s", "900 µs", "95 %: 800 µs to 1.1 ms"),
+        (Interval(-2e-3, -3e-3, 0.0), "s", "-2 ms", "95 %: -3 ms to 0 s"),
+        (Interval(3 * 2.0**20, 512.0, 250 * 2.0**20), "B", "3 MiB", "95 %: 512 B to 250 MiB"),
+        (Interval(0.0852, 0.08, 0.0901), "", "0.0852", "95 %: 0.08 to 0.0901"),
     ],
 )
-def test_a_figure_is_shown_with_its_interval_in_one_unit(interval: Interval, unit: str, text: str) -> None:
-    assert cell(interval, unit) == text
-
-
-def test_a_section_says_what_was_measured_on_and_what_is_missing() -> None:
-    steps = table("Steps", ["beside", "ratio"], [["a span", "0.0852"]])
-    section = Section("Marking", [steps], missing=["wandb: it is not installed"])
-    assert section.text({"machine": "a laptop"}).splitlines() == [
-        "## Marking",
-        "",
-        "- machine: a laptop",
-        "",
-        "### Steps",
-        "",
-        "| beside | ratio |",
-        "| --- | --- |",
-        "| a span | 0.0852 |",
-        "",
-        "Not measured: wandb: it is not installed.",
-    ]
-
-
-def test_controls_are_one_line_below_their_table() -> None:
-    more, less = (Interval(middle, 0.9, 1.1) for middle in (1.02, 0.98))
-    *rows, _, line = table("", ("", "ratio"), [["a", "2.00"]], [more, less]).splitlines()
-    assert rows[-1] == "| a | 2.00 |"
-    assert line == "Control: 0.9800 (0.9000–1.1000) to 1.0200 (0.9000–1.1000)."
+def test_a_figure_is_shown_with_its_interval_in_units_that_suit(
+    found: Interval, unit: str, shown: str, note: str
+) -> None:
+    figure = interval("n", found, unit)
+    assert figure.cells == ("n", "–", shown, "shown", note)

@@ -8,7 +8,9 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +18,8 @@ from prometheus_client.samples import Sample
 
 from benchmarks.gpu_check import machine
 from benchmarks.gpu_check.checks.readings import READINGS, compare
-from benchmarks.gpu_check.findings import FIGURES, Findings, said_in
 from benchmarks.gpu_check.machine import Machine
+from benchmarks.gpu_check.place import FIGURES, said_in, say
 from benchmarks.gpu_check.runner import CHECKS, Check, run_all
 from benchmarks.gpu_check.transformer import (
     LARGE,
@@ -33,19 +35,15 @@ ROOT = Path(__file__).parents[2]
 CPU = Machine("cpu", "cpu", {})
 
 
-def findings(folder: Path, platform: str = "gpu") -> Findings:
-    return Findings("check", folder, platform, "NVIDIA H200")
-
-
-def verdicts(folder: Path) -> dict[str, str]:
-    return {figure.name: figure.verdict for figure in said_in(folder)}
+def verdicts(figures: Iterable[Figure]) -> dict[str, str]:
+    return {figure.name: figure.verdict for figure in figures}
 
 
 @pytest.mark.long
 def test_a_run_on_a_cpu_writes_its_page_and_its_evidence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.gpu_check", "--minutes", "2", "--output", str(tmp_path)]
     done = subprocess.run(
-        [*command, "--only", "device,out_of_memory,labels_without_command_buffers"],
+        [*command, "--only", "device,out_of_memory"],
         cwd=ROOT, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -53,7 +51,7 @@ def test_a_run_on_a_cpu_writes_its_page_and_its_evidence(tmp_path: Path) -> None
     text = path.read_text()
     assert "| device kind | cpu | cpu | right |" in text
     assert "| reports | 1 | 1 | right |" in text
-    assert "| loops without command buffers | – | – | absent | only a GPU has command buffers |" in text
+    assert "| the row of the datasheet | – | – | absent | 'cpu' is no GPU, and has no row |" in text
     assert "| WRONG |" not in text
     evidence = tmp_path / path.stem
     assert {"check.json", "figures.jsonl", "log.txt"} <= {
@@ -95,12 +93,12 @@ def test_a_figure_is_right_within_its_tolerance_alone(figure: Figure, verdict: s
 
 
 def test_what_a_check_said_before_it_was_stopped_counts(tmp_path: Path) -> None:
-    told = findings(tmp_path)
-    told.figure("first", 1.0, 1.0)
-    told.figure("no number", float("nan"), 1.0, relative=0.1)
+    number: Any = np.float32(1.0)
+    said = [Figure("first", number, 1.0), Figure("no number", float("nan"), 1.0, relative=0.1)]
+    say(said, tmp_path)
     with (tmp_path / FIGURES).open("a") as file:
         file.write('{"figure": {"check"')
-    assert verdicts(tmp_path) == {"first": "right", "no number": "WRONG"}
+    assert verdicts(said_in(tmp_path)) == {"first": "right", "no number": "WRONG"}
 
 
 def test_a_check_that_fails_or_hangs_costs_the_others_nothing(
@@ -110,15 +108,15 @@ def test_a_check_that_fails_or_hangs_costs_the_others_nothing(
     checks = [
         Check("no_such_check", "no_such_file", 1, 30),
         Check("training", "training", 1, 0.3),
-        Check("labels_without_command_buffers", "labels", 1, 60),
-        Check("device", "device", 1e6, 1e6),
+        Check("device", "device", 1, 60),
+        Check("paired", "paired", 1e6, 1e6),
     ]
     began = time.monotonic()
     failed, stopped, ran, left_out = (said for _, said in run_all(checks, CPU, 5.0, tmp_path, began))
     assert [(one.found, one.verdict) for one in failed[:-1]] == [(1, "WRONG")]
     assert failed[0].note
     assert "stopped at its deadline" in stopped[-2].note
-    assert [one.verdict for one in ran] == ["absent", "right", "shown"]
+    assert [one.verdict for one in ran] == ["right", "shown", "absent", "right", "shown"]
     assert "were left" in left_out[0].note
 
 
@@ -141,15 +139,14 @@ def test_nvidia_smi_that_refuses_a_field_is_asked_for_the_others(
     assert machine.amount("699.75") == 699.75
 
 
-def test_nvml_is_compared_reading_by_reading(tmp_path: Path) -> None:
+def test_nvml_is_compared_reading_by_reading() -> None:
     row = {reading.field: "100" for reading in READINGS} | {"temperature.memory": "[N/A]"}
     page = [
         Sample(reading.metric, {**reading.labels, "device": "0"}, 100 * reading.scale)
         for reading in READINGS
         if reading.field != "power.draw"
     ]
-    compare(findings(tmp_path), [row] * 3, [page] * 2)
-    found = verdicts(tmp_path)
+    found = verdicts(compare([row] * 3, [page] * 2))
     assert len(found) == len(READINGS)
     assert found["jaxobs_nvidia_power_watts"] == "WRONG"  # nvidia-smi tells it
     assert found["jaxobs_nvidia_temperature_celsius memory"] == "shown"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.gpu_check.findings import Findings, jaxobs
+from benchmarks.gpu_check.place import Place, jaxobs
+from benchmarks.truths import Figure
 from jaxobs.hardware.calibration import Calibration, fastest
 from jaxobs.hardware.known_peaks import peaks_for
-from jaxobs.hardware.peaks import Peaks
 
 SECONDS = 10.0
 SECONDS_OF_A_CPU = 2.0
@@ -27,46 +28,32 @@ UNITS = 0.4, 1.05
 """Vector units and special functions: no library tunes these, and XLA's code does other work beside."""
 
 
-def calibration(told: Findings) -> None:
+def calibration(place: Place) -> Iterator[Figure]:
     """Measure, and compare."""
-    seconds = SECONDS if told.on_gpu else SECONDS_OF_A_CPU
+    seconds = SECONDS if place.on_gpu else SECONDS_OF_A_CPU
     # Kept beside the results, and not where the jobs of this machine would find it.
-    place = {"JAXOBS_CACHE_DIRECTORY": str(told.folder)}
-    said = jaxobs("calibrate", "--seconds", str(seconds), "--json", **place)
-    told.evidence("calibration.json").write_text(said, encoding="utf-8")
+    said = jaxobs("calibrate", "--seconds", str(seconds), "--json", JAXOBS_CACHE_DIRECTORY=str(place.folder))
+    place.evidence("calibration.json").write_text(said, encoding="utf-8")
     found = Calibration.from_dict(json.loads(said))
-    told.figure("device kind", found.device_kind, told.device_kind)
-    told.figure("seconds it took", found.seconds, unit="s")
-    sheet = peaks_for(told.device_kind, told.platform)
+    yield Figure("device kind", found.device_kind, place.device_kind)
+    yield Figure("seconds it took", found.seconds, unit="s")
+    sheet = peaks_for(place.device_kind, place.platform)
     for dtype, rate in sorted(fastest(found.matrix).items()):
         between = BESIDE_CUBLAS.get(dtype, MATRIX)
-        _against(told, f"matrix {dtype}", rate.per_second, sheet.matrix_peak(dtype), between)
+        yield _against(f"matrix {dtype}", rate.per_second, sheet.matrix_peak(dtype), between)
     for dtype, rate in sorted(fastest(found.vector).items()):
-        _against(told, f"vector {dtype}", rate.per_second, sheet.vector_peak(dtype), UNITS)
+        yield _against(f"vector {dtype}", rate.per_second, sheet.vector_peak(dtype), UNITS)
     for dtype, rate in sorted(fastest(found.transcendentals).items()):
         peak = sheet.transcendentals if dtype == "float32" else None
-        _against(told, f"transcendentals {dtype}", rate.per_second, peak, UNITS)
-    _memory(told, found, sheet)
+        yield _against(f"transcendentals {dtype}", rate.per_second, peak, UNITS)
+    for largest, per_second in found.memory_by_working_set()[-1:]:  # no cache holds it
+        yield _against(f"memory, {largest / 2**20:.0f} MiB", per_second, sheet.memory, MEMORY)
     for left_out in found.left_out:
-        told.unmeasured(f"matrix {left_out.dtype}", left_out.reason)
+        yield Figure(f"matrix {left_out.dtype}", reason=left_out.reason)
 
 
-def _memory(told: Findings, found: Calibration, sheet: Peaks) -> None:
-    points = found.memory_by_working_set()
-    if not points:
-        told.unmeasured("memory", "no working set was measured")
-        return
-    largest, rate = points[-1]
-    _against(told, f"memory, {largest / 2**20:.0f} MiB", rate, sheet.memory, MEMORY)
-    for working_set, rate in points[:2]:
-        told.figure(f"memory, {working_set / 2**20:g} MiB, which may be in cache", rate, unit="B/s")
-
-
-def _against(told: Findings, name: str, found: float, peak: Any, between: tuple[float, float]) -> None:
+def _against(name: str, found: float, peak: Any, between: tuple[float, float]) -> Figure:
     if peak is None:
-        told.figure(name, found, unit="/s")
-        return
-    told.figure(
-        f"{name}, over the datasheet", found / peak.value, between=between,
-        source=f"{found:.4g} over {peak.value:.4g}",
-    )  # fmt: skip
+        return Figure(name, found, unit="/s")
+    note = f"{found:.4g} over {peak.value:.4g}"
+    return Figure(f"{name}, over the datasheet", found / peak.value, between=between, note=note)

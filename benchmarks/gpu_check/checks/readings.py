@@ -8,21 +8,22 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.beside import page_at, series_of
-from benchmarks.gpu_check.findings import Findings
 from benchmarks.gpu_check.machine import amount, nvidia_smi
+from benchmarks.gpu_check.place import Place, told_of
+from benchmarks.programs.truth import until
+from benchmarks.truths import Figure
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
 
-SECONDS = 23.0
-"""Of load. The collector reads every five seconds, so that the seventeen that count have three readings of it at least;
-the first, while power and clocks settle, do not count."""
+SETTLING, SECONDS = 11.0, 16.0
+"""Of load: while power and clocks settle, and then so long that there are three readings of the collector at least, which
+reads every five seconds."""
 
-SETTLING = 6.0
 HELD = 8 * 2**30
 """Bytes of the array that is held on a GPU."""
 
@@ -78,8 +79,8 @@ def value_of(page: list[Sample], name: str, **labels: str) -> float | None:
     return next(found, None)
 
 
-def compare(told: Findings, smi: list[dict[str, str]], pages: list[list[Sample]]) -> None:
-    """Say each reading: medians of what nvidia-smi and the pages of metrics had while the load was steady.
+def compare(smi: list[dict[str, str]], pages: list[list[Sample]]) -> Iterator[Figure]:
+    """Each reading: medians of what nvidia-smi and the pages of metrics had while the load was steady.
 
     What nvidia-smi tells and jaxobs does not is wrong: `absent`.
     """
@@ -91,45 +92,44 @@ def compare(told: Findings, smi: list[dict[str, str]], pages: list[list[Sample]]
         theirs = [number * reading.scale for number in numbers if number is not None]
         name = " ".join([reading.metric, *reading.labels.values()])
         if not theirs:
-            told.figure(name, found, unit=reading.unit, reason="neither jaxobs nor nvidia-smi tells it")
+            yield Figure(name, found, unit=reading.unit, reason="neither jaxobs nor nvidia-smi tells it")
             continue
-        told.figure(
+        yield Figure(
             name, "absent" if found is None else found, statistics.median(theirs),
             relative=reading.relative, absolute=reading.absolute,
-            unit=reading.unit, source=f"nvidia-smi {reading.field}, median of {len(theirs)}",
+            unit=reading.unit, note=f"nvidia-smi {reading.field}, median of {len(theirs)}",
         )  # fmt: skip
 
 
-def readings(told: Findings) -> None:
+def readings(place: Place) -> Iterator[Figure]:
     """A product over and over, then rest; both read from both sides."""
     import jax
     import jax.numpy as jnp
 
     import jaxobs
 
-    side = 8192 if told.on_gpu else 256
+    side = 8192 if place.on_gpu else 256
     values = jax.random.normal(jax.random.key(0), (side, side), "float32").astype("bfloat16")
     product = jax.jit(lambda x: x @ x)
     product(values).block_until_ready()
     with jaxobs.instrument() as obs:
         if not obs.address:
             raise RuntimeError("the metrics server of jaxobs has no address")
-        if told.on_gpu:
-            _under_load(told, obs, lambda: product(values).block_until_ready())
+        if place.on_gpu:
+            yield from _under_load(place, obs, lambda: product(values).block_until_ready())
         else:
-            told.unmeasured("NVML beside nvidia-smi", "there is no NVIDIA device")
-        held = jnp.ones(HELD // 4 if told.on_gpu else 2**20, jnp.float32)
+            yield Figure("NVML beside nvidia-smi", reason="there is no NVIDIA device")
+        held = jnp.ones(HELD // 4 if place.on_gpu else 2**20, jnp.float32)
         held.block_until_ready()
         time.sleep(3.0)  # two samples of the allocator's figures
-        _allocator(told, obs, held)
+        statistics_of_jax = jax.local_devices()[0].memory_stats()
         document = obs.snapshot(timeout=10.0).to_dict()
-        told.keep_json("snapshot.json", document)
-        reason = document["sources"]["nvidia"]["reason"]
-        if reason:
-            told.note(f"The collector `nvidia` says: {reason}.")
+        yield from _allocator(document["devices"][0], statistics_of_jax, held.nbytes)
+        place.keep_json("snapshot.json", document)
+        yield Figure("the collector `nvidia`", document["sources"]["nvidia"]["reason"] or "no reason")
 
 
-def _under_load(told: Findings, obs: Any, work: Callable[[], Any]) -> None:
+def _under_load(place: Place, obs: Any, work: Callable[[], Any]) -> Iterator[Figure]:
     """nvidia-smi and the page of metrics, about once a second, side by side, while a thread keeps the device busy."""
     stopped = threading.Event()
 
@@ -139,39 +139,35 @@ def _under_load(told: Findings, obs: Any, work: Callable[[], Any]) -> None:
 
     thread = threading.Thread(target=load, daemon=True)
     thread.start()
-    began = time.monotonic()
-    smi: list[tuple[float, dict[str, str]]] = []
-    pages: list[tuple[float, list[Sample]]] = []
     # Those that this version knows: with one that it does not it refuses them all.
     fields = tuple(nvidia_smi(tuple(reading.field for reading in READINGS)))
-    while time.monotonic() - began < SECONDS:
-        smi.append((time.monotonic() - began, nvidia_smi(fields) if fields else {}))
-        pages.append((time.monotonic() - began, series_of(page_at(obs.address))))
+    time.sleep(SETTLING)
+    smi, pages = [], []
+    for _ in until(SECONDS):
+        smi.append(nvidia_smi(fields) if fields else {})
+        pages.append(series_of(page_at(obs.address)))
         time.sleep(0.5)
     stopped.set()
     thread.join()
-    told.keep_json("nvidia_smi.json", smi)
-    told.keep_json("pages.json", pages)
-    if not any(row for _, row in smi):
-        told.unmeasured("NVML beside nvidia-smi", "nvidia-smi is not here, or answers nothing")
-        return
-    settled = [row for at, row in smi if at > SETTLING]
-    compare(told, settled, [page for at, page in pages if at > SETTLING + 5.0])
+    place.keep_json("nvidia_smi.json", smi)
+    place.keep_json("pages.json", pages)
+    if any(smi):
+        yield from compare(smi, pages)
+    else:
+        yield Figure("NVML beside nvidia-smi", reason="nvidia-smi is not here, or answers nothing")
 
 
-def _allocator(told: Findings, obs: Any, held: Any) -> None:
-    import jax
-
-    truth = jax.local_devices()[0].memory_stats()
-    device = obs.snapshot(timeout=10.0).to_dict()["devices"][0]
+def _allocator(device: dict[str, Any], truth: dict[str, int] | None, held: int) -> Iterator[Figure]:
+    """Device memory by jaxobs and by JAX, at rest, while so many bytes are held."""
     said = device["memory"]
     if not truth or not said:
-        told.unmeasured("device memory", device["memory_reason"] or "memory_stats() tells nothing")
+        reason = device["memory_reason"] or "memory_stats() tells nothing"
+        yield Figure("device memory", reason=reason)
         return
-    told.of("bytes in use, at rest", said, "in_use_bytes", truth["bytes_in_use"], relative=0.001, unit="B")
-    told.figure(
-        "bytes in use, at least the array held", said["in_use_bytes"] - held.nbytes,
-        between=(0.0, 2.0 * 2**30), unit="B",
-    )  # fmt: skip
-    told.of("limit", said, "limit_bytes", truth.get("bytes_limit"), absolute=0, unit="B")
-    told.of("peak", said, "peak_bytes", truth.get("peak_bytes_in_use"), relative=0.001, unit="B")
+    in_use = said["in_use_bytes"]
+    yield told_of("bytes in use", said, "in_use_bytes", truth["bytes_in_use"], relative=0.001, unit="B")
+    yield Figure(
+        "bytes in use, at least the array held", in_use, between=(held, held + 2.0 * 2**30), unit="B"
+    )
+    yield told_of("limit", said, "limit_bytes", truth.get("bytes_limit"), absolute=0, unit="B")
+    yield told_of("peak", said, "peak_bytes", truth.get("peak_bytes_in_use"), relative=0.001, unit="B")

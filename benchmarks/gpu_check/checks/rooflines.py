@@ -1,4 +1,4 @@
-"""`jaxobs.roofline` of products, a copy, a softmax and attention: time against the wall clock, cost against formulas.
+"""`jaxobs.roofline` of products, a copy and attention: time against the wall clock, cost against formulas.
 
 The wall clock of many runs shares no code with jaxobs. CUDA's events would need JAX's own stream, which it does not give
 to Python (a stream made with CU_STREAM_NON_BLOCKING, as XLA's are, does not order with the default one: CUDA driver API,
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from benchmarks.gpu_check.findings import Findings
+from benchmarks.gpu_check.place import Place
+from benchmarks.truths import Figure
 
 WARM_UP_CALLS = 3
 MIN_CALLS = 5
@@ -21,15 +22,19 @@ MIN_CALLS = 5
 TOLERANCE = 0.05
 """Of times, as the two are measured a second apart on a device whose clock follows its temperature and power."""
 
+EFFICIENCY_TOLERANCE = 0.1
+"""XLA may add passes over memory of its own, which the formula leaves out: for an 8-bit product one side is transposed
+for cuBLASLt, 0.13 GB, a twentieth of the product's time."""
+
 TOLERANCE_OF_A_CPU = 1.0
 """Programs are small there, the processor is shared with others, and `jaxobs.roofline` keeps the results of a batch: each
 is new memory, whose first touch takes as long again as a copy. Only what is grossly wrong is seen."""
 
 
-GPU = 8192, 2**28, 32768, 8192
-SMALL = 256, 2**18, 256, 256
-"""Rows of the matrices, elements of the copy, rows and columns of the softmax. On a GPU a copy of 1 GiB and a softmax of
-as much, many times the largest cache (H200: 60 MB of L2)."""
+GPU = 8192, 2**28
+SMALL = 256, 2**18
+"""Rows of the matrices, elements of the copy. On a GPU a copy of 1 GiB, many times the largest cache (H200: 60 MB of
+L2)."""
 
 GPU_ATTENTION = (4, 4096, 16, 128)
 SMALL_ATTENTION = (1, 64, 2, 16)
@@ -48,73 +53,61 @@ class Program(NamedTuple):
     executed: str | None = None
     """The type that the products run in; None where it is not asked."""
     bytes: float | None = None
-    bytes_between: tuple[float, float] | None = None
-    label: str | None = None
-    slack: float = TOLERANCE
-    """Of the efficiency: larger where XLA may add passes over memory of its own, which the formula leaves out."""
+    """None where it has products, whose work they are."""
 
 
-def judge(told: Findings, program: Program) -> None:
-    """Say its figures, or that it cannot run here and why."""
+def judge(place: Place, program: Program) -> Iterator[Figure]:
+    """Its figures, or that it cannot run here and why."""
     try:
-        _judge(told, program)
+        yield from _judge(place, program)
     except Exception as error:  # noqa: BLE001  # a type or a library that is not here costs this program alone
         said = " ".join(str(error).split())
-        told.unmeasured(program.name, f"{type(error).__name__}: {said[:300]}")
+        yield Figure(program.name, reason=f"{type(error).__name__}: {said[:300]}")
 
 
-def _judge(told: Findings, program: Program) -> None:
+def _judge(place: Place, program: Program) -> Iterator[Figure]:
     import jax
 
     import jaxobs
 
     inputs = jax.block_until_ready(program.inputs())
     jitted = jax.jit(program.function)
-    compiled = jitted.lower(*inputs).compile()
-    executable: Any = compiled.runtime_executable()
-    module = executable.hlo_modules()[0]
-    name = program.name.replace(", ", "-").replace(" ", "_")
-    told.evidence(f"modules/{name}.hlo.pb").write_bytes(module.as_serialized_hlo_module_proto())
+    executable: Any = jitted.lower(*inputs).compile().runtime_executable()
+    file, name = program.name.replace(", ", "-").replace(" ", "_"), program.name
+    module = executable.hlo_modules()[0].as_serialized_hlo_module_proto()
+    place.evidence(f"modules/{file}.hlo.pb").write_bytes(module)
     # One before and one after: a drift of the clock is in both.
     before = seconds_of_one_run(jitted, inputs)
     found = jaxobs.roofline(jitted, *inputs)
     after = seconds_of_one_run(jitted, inputs)
     wall = (before + after) / 2
-    told.keep_json(f"rooflines/{name}.json", found.to_dict() | {"wall_clock": [before, after]})
-    told.figure(
-        f"{program.name}: time", found.seconds, wall,
-        relative=TOLERANCE if told.on_gpu else TOLERANCE_OF_A_CPU, unit="s",
-    )  # fmt: skip
-    told.figure(f"{program.name}: matrix FLOPs", found.cost.matrix_flops, program.flops, relative=1e-9)
+    place.keep_json(f"rooflines/{file}.json", found.to_dict() | {"wall_clock": [before, after]})
+    near = TOLERANCE if place.on_gpu else TOLERANCE_OF_A_CPU
+    yield Figure(f"{name}: time", found.seconds, wall, relative=near, unit="s")
+    yield Figure(f"{name}: matrix FLOPs", found.cost.matrix_flops, program.flops, relative=1e-9)
     if program.bytes is not None:
-        told.figure(f"{program.name}: bytes", found.cost.bytes, program.bytes, relative=1e-9, unit="B")
-    if program.bytes_between is not None:
-        told.figure(f"{program.name}: bytes", found.cost.bytes, between=program.bytes_between, unit="B")
+        yield Figure(f"{name}: bytes", found.cost.bytes, program.bytes, relative=1e-9, unit="B")
+        if found.efficiency is not None:
+            yield Figure(f"{name}: bottleneck", found.bottleneck, "memory")
     if program.executed is not None:
-        told.figure(f"{program.name}: runs in", _types(found), program.executed)
-    if program.label is not None and found.efficiency is not None:
-        told.figure(f"{program.name}: bottleneck", found.bottleneck, program.label)
-    _efficiency(told, program, found, wall)
-    told.figure(f"{program.name}: not modelled", ", ".join(found.cost.unmodelled) or "nothing", "nothing")
+        yield Figure(f"{name}: runs in", _types(found), program.executed)
+    yield _efficiency(place, program, found, wall)
+    if found.efficiency is not None and place.on_gpu:
+        # No device does more than its peak. An attention may find its data in the cache.
+        yield Figure(f"{name}: efficiency is possible", found.efficiency, between=(0.0, 1.02))
+    yield Figure(f"{name}: not modelled", ", ".join(found.cost.unmodelled) or "nothing", "nothing")
 
 
-def _efficiency(told: Findings, program: Program, found: Any, wall: float) -> None:
+def _efficiency(place: Place, program: Program, found: Any, wall: float) -> Figure:
     """Against the bound by hand: for a product its FLOPs over the datasheet's rate, for a copy its bytes."""
+    near = EFFICIENCY_TOLERANCE if place.on_gpu else TOLERANCE_OF_A_CPU
+    work, peak = program.bytes, found.peaks.memory
+    if work is None:
+        work, peak = program.flops, program.executed and found.peaks.matrix_peak(program.executed)
+    truth = work / peak.value / wall if peak else None
+    note = f"formula, {peak.provenance} peak, wall clock" if peak else ""
     name = f"{program.name}: efficiency"
-    slack = program.slack if told.on_gpu else TOLERANCE_OF_A_CPU
-    work, peak = program.flops, found.peaks.matrix_peak(program.executed) if program.executed else None
-    if not work or peak is None:
-        work, peak = program.bytes or 0.0, found.peaks.memory
-    if work and peak is not None:
-        told.figure(
-            name, found.efficiency, work / peak.value / wall, relative=slack,
-            source=f"formula, {peak.provenance} peak, wall clock", reason=found.reason,
-        )  # fmt: skip
-    else:
-        told.figure(name, found.efficiency, reason=found.reason)
-    if found.efficiency is not None and told.on_gpu:
-        # No device does more than its peak. A softmax or an attention may find its data in the cache.
-        told.figure(f"{name} is possible", found.efficiency, between=(0.0, 1.02))
+    return Figure(name, found.efficiency, truth, relative=near, note=note, reason=found.reason)
 
 
 def _types(found: Any) -> str:
@@ -140,58 +133,40 @@ def seconds_of_one_run(function: Callable[..., Any], arguments: tuple[Any, ...])
     return seconds_of(max(MIN_CALLS, round(1.0 / max(seconds_of(MIN_CALLS), 1e-6))))
 
 
-def products(told: Findings) -> None:
+def products(place: Place) -> Iterator[Figure]:
     """Each program in turn; one that cannot run here costs the others nothing."""
-    for program in _programs(told):
-        judge(told, program)
+    for program in _programs(place):
+        yield from judge(place, program)
 
 
-def _programs(told: Findings) -> list[Program]:
+def _programs(place: Place) -> Iterator[Program]:
     import jax
     import jax.numpy as jnp
 
-    side, elements, rows, columns = GPU if told.on_gpu else SMALL
+    side, elements = GPU if place.on_gpu else SMALL
     flops = 2.0 * side**3
-    highest = jax.lax.Precision.HIGHEST
-    found = [
-        Program(
-            "bfloat16 product", lambda x, y: x @ y, _random("bfloat16", side, side, count=2), flops,
-            executed="bfloat16" if told.on_gpu else None,  # a CPU may widen it
-        ),
-        # JAX's default precision on GPUs since Ampere is TensorFloat-32 (docs.jax.dev, "Matmul precision").
-        Program(
-            "float32 product, default precision", jnp.matmul, _random("float32", side, side, count=2), flops,
-            executed="tensorfloat32" if told.on_gpu else "float32",
-        ),
-        Program(
-            "float32 product, highest precision", lambda x, y: jnp.matmul(x, y, precision=highest),
-            _random("float32", side, side, count=2), flops, executed="float32",
-        ),
-        Program("copy", jnp.copy, _random("float32", elements), 0.0, bytes=8.0 * elements, label="memory"),
-        # One pass where XLA fuses it, else up to three; more would be wrong.
-        Program(
-            "softmax", lambda x: jax.nn.softmax(x, axis=-1), _random("float32", rows, columns), 0.0,
-            bytes_between=(8.0 * rows * columns, 24.0 * rows * columns),
-        ),
-    ]  # fmt: skip
-    if told.on_gpu:
+    two = functools.partial(_random, shape=(side, side), count=2)
+    highest = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+    # JAX's default precision on GPUs since Ampere is TensorFloat-32 (docs.jax.dev, "Matmul precision").
+    default = "tensorfloat32" if place.on_gpu else "float32"
+    # A CPU may widen it.
+    yield Program(
+        "bfloat16 product", jnp.matmul, two("bfloat16"), flops, "bfloat16" if place.on_gpu else None
+    )
+    if place.on_gpu:
         # cuBLASLt takes 8-bit floats from compute capability 8.9 on, results in bfloat16, float16 or float32 (cuBLAS
         # documentation, cublasLtMatmul, table of 8-bit types).
-        narrow: Callable[..., Any] = lambda x, y: jnp.matmul(x, y, preferred_element_type=jnp.bfloat16)  # noqa: E731
-        eight = Program(
-            "float8 product", narrow, _random("float8_e4m3fn", side, side, count=2), flops, executed="float8_e4m3fn",
-            slack=0.1,  # one side is transposed for cuBLASLt: 0.13 GB, a twentieth of the product's time
-        )  # fmt: skip
-        found.insert(1, eight)
-    else:
-        told.unmeasured("float8 product", "a CPU widens 8-bit floats")
-    return found
+        narrow = functools.partial(jnp.matmul, preferred_element_type=jnp.bfloat16)
+        yield Program("float8 product", narrow, two("float8_e4m3fn"), flops, "float8_e4m3fn")
+    yield Program("float32 product, default precision", jnp.matmul, two("float32"), flops, default)
+    yield Program("float32 product, highest precision", highest, two("float32"), flops, "float32")
+    yield Program("copy", jnp.copy, _random("float32", (elements,)), 0.0, bytes=8.0 * elements)
 
 
 Inputs = Callable[[], tuple[Any, ...]]
 
 
-def _random(dtype: str, *shape: int, count: int = 1) -> Inputs:
+def _random(dtype: str, shape: tuple[int, ...], count: int = 1) -> Inputs:
     """So many random arrays: on zeros a GPU draws less power and clocks higher."""
 
     def make() -> tuple[Any, ...]:
@@ -203,27 +178,23 @@ def _random(dtype: str, *shape: int, count: int = 1) -> Inputs:
     return make
 
 
-def attention(told: Findings) -> None:
-    """Both implementations, causal and not, each forward and with its gradients."""
-    batch, length, heads, size = GPU_ATTENTION if told.on_gpu else SMALL_ATTENTION
-    for name, implementation in (("plain", "xla"), ("cuDNN", "cudnn")):
-        if implementation == "cudnn" and not told.on_gpu:
-            told.unmeasured("cuDNN attention", "cuDNN needs a GPU")
-            continue
-        for causal in (False, True):
-            # Only cuDNN leaves out what a causal mask hides.
-            masked = causal and implementation == "cudnn"
-            pairs = length * (length + 1) // 2 if masked else length**2
-            forward = 4.0 * batch * heads * pairs * size
-            # Forward and four products of the backward pass; cuDNN's makes the scores anew besides.
-            again = forward / 2 if implementation == "cudnn" else 0.0
-            title = f"{name} attention{', causal' if causal else ''}"
-            attend = functools.partial(_attend, causal=causal, implementation=implementation)
-            make = _random("bfloat16", batch, length, heads, size, count=3)
-            judge(told, Program(title, attend, make, forward))
-            if causal == (implementation == "cudnn"):  # the gradient of one form each is enough
-                slopes = functools.partial(_slopes, causal=causal, implementation=implementation)
-                judge(told, Program(f"{title}, with gradients", slopes, make, 3 * forward + again))
+def attention(place: Place) -> Iterator[Figure]:
+    """Both implementations, and what a mask hides, forward and with gradients."""
+    batch, length, heads, size = GPU_ATTENTION if place.on_gpu else SMALL_ATTENTION
+    make = _random("bfloat16", (batch, length, heads, size), count=3)
+    # Of the plain one a causal mask hides nothing; cuDNN leaves out what it hides, and needs a GPU.
+    forms = (("plain", "xla", False), ("cuDNN", "cudnn", False), ("causal cuDNN", "cudnn", True))
+    for name, implementation, causal in forms if place.on_gpu else forms[:1]:
+        pairs = length * (length + 1) // 2 if causal else length**2
+        forward = 4.0 * batch * heads * pairs * size
+        # Forward and four products of the backward pass; cuDNN's makes the scores anew besides.
+        again = forward / 2 if implementation == "cudnn" else 0.0
+        attend = functools.partial(_attend, causal=causal, implementation=implementation)
+        yield from judge(place, Program(f"{name} attention", attend, make, forward))
+        slopes = functools.partial(_slopes, causal=causal, implementation=implementation)
+        yield from judge(
+            place, Program(f"{name} attention with gradients", slopes, make, 3 * forward + again)
+        )
 
 
 def _attend(query: Any, key: Any, value: Any, *, causal: bool, implementation: Any) -> Any:

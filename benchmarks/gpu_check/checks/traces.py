@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.gpu_check.findings import Findings, jaxobs
+from benchmarks.gpu_check.place import Place, jaxobs
+from benchmarks.truths import Figure
 
 MAX_OPERATIONS = 12
 """Operations that are compared one by one."""
@@ -87,39 +88,37 @@ def _self_times(events: list[Event]) -> Iterator[tuple[tuple[str, str], float]]:
     yield from ended(float("inf"))
 
 
-def judge(told: Findings, path: Path) -> None:
-    """Say how `jaxobs analyze` and JAX's reader agree, and what is not modelled."""
+def judge(place: Place, path: Path) -> Iterator[Figure]:
+    """How `jaxobs analyze` and JAX's reader agree, and what is not modelled."""
     report: dict[str, Any] = json.loads(jaxobs("analyze", str(path), "--json"))
-    told.keep_json("analysis.json", report)
+    place.keep_json("analysis.json", report)
     import jax
 
     if getattr(jax.profiler, "ProfileData", None) is None:
         reason = f"JAX {jax.__version__} has no reader of traces of its own"
-        told.unmeasured("operations of the trace", reason)
+        yield Figure("operations of the trace", reason=reason)
         return
     truth = own_seconds(path)
     if not truth:
-        told.unmeasured("operations of the trace", "JAX's own reader finds no operation of a device in it")
+        yield Figure(
+            "operations of the trace", reason="JAX's own reader finds no operation of a device in it"
+        )
         return
     found: dict[tuple[str, str], float] = defaultdict(float)
     for row in report["operations"]:
         found[row["module"] or "", row["name"]] += row["self_seconds"]
-    _compared(told, "operations of the trace, all together", sum(found.values()), sum(truth.values()))
+    yield _compared(place, "operations of the trace, all together", sum(found.values()), sum(truth.values()))
     seconds_by_name: dict[str, float] = defaultdict(float)
     for (_, name), seconds in found.items():
         seconds_by_name[name] += seconds
     for (module, name), seconds in sorted(truth.items(), key=lambda pair: -pair[1])[:MAX_OPERATIONS]:
         mine = found.get((module, name), seconds_by_name.get(name))
-        _compared(told, f"operation {name} of {module or 'no module'}", mine, seconds)
-    told.figure(
-        "unmodelled share of the trace", report["unmodelled_share"], between=(0.0, 0.02),
-        reason="nothing ran",
-    )  # fmt: skip
+        yield _compared(place, f"operation {name} of {module or 'no module'}", mine, seconds)
+    share = report["unmodelled_share"]
+    yield Figure("unmodelled share of the trace", share, between=(0.0, 0.02), reason="nothing ran")
 
 
-def _compared(told: Findings, name: str, found: float | None, truth: float) -> None:
-    between = None if told.on_gpu else ((1 - TOLERANCE) * truth, LATER_ON_A_CPU * truth)
-    told.figure(
-        name, found, truth, relative=TOLERANCE, between=between, unit="s", source="jax.profiler.ProfileData",
-        reason="jaxobs has no operation of that name",
-    )  # fmt: skip
+def _compared(place: Place, name: str, found: float | None, truth: float) -> Figure:
+    between = None if place.on_gpu else ((1 - TOLERANCE) * truth, LATER_ON_A_CPU * truth)
+    reason = "jaxobs has no operation of that name"
+    return Figure(name, found, truth, relative=TOLERANCE, between=between, unit="s", reason=reason)

@@ -1,14 +1,13 @@
-"""What a check says: figures beside their truths, notes, and files that are kept beside the results page."""
+"""Where a check runs: on which device, and the folder of what is kept beside the results page."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -21,13 +20,9 @@ FIGURES = "figures.jsonl"
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What a check writes, line by line: a check that is stopped at its deadline loses nothing that it had said.
+class Place:
+    """`folder` is the check's own; `platform` and `device_kind` are JAX's."""
 
-    `folder` is the check's own; `platform` and `device_kind` are JAX's.
-    """
-
-    name: str
     folder: Path
     platform: str
     device_kind: str
@@ -36,34 +31,6 @@ class Findings:
     def on_gpu(self) -> bool:
         """Whether sizes are those of a GPU; small ones elsewhere, so that the command can be tried."""
         return self.platform == "gpu"
-
-    def figure(
-        self,
-        name: str,
-        found: Value,
-        truth: Value = None,
-        *,
-        source: str = "",
-        reason: str | None = None,
-        **given: Any,
-    ) -> None:
-        """Say a figure, with its tolerance and unit; with `found` None and its reason, that there is none."""
-        note = source if found is not None else reason or "no reason was given"
-        figure = Figure(name, _plain(found), _plain(truth), note=note, **given)
-        with (self.folder / FIGURES).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(figure)) + "\n")
-
-    def of(self, name: str, document: Mapping[str, Any], key: str, truth: Value = None, **given: Any) -> None:
-        """Say a figure of a document, where its reason stands beside it if there is none."""
-        self.figure(name, document.get(key), truth, reason=document.get(f"{key}_reason"), **given)
-
-    def unmeasured(self, name: str, reason: str) -> None:
-        """Say that a figure could not be had, and why."""
-        self.figure(name, None, reason=reason)
-
-    def note(self, text: str) -> None:
-        """Say a sentence for the results page."""
-        self.figure("note", text)
 
     def evidence(self, name: str) -> Path:
         """Where to write a file that is kept beside the results page."""
@@ -92,6 +59,18 @@ class Findings:
         return done
 
 
+def told_of(name: str, document: Mapping[str, Any], key: str, truth: Value = None, **given: Any) -> Figure:
+    """A figure of a document, where its reason stands beside it if there is none."""
+    return Figure(name, document.get(key), truth, reason=document.get(f"{key}_reason"), **given)
+
+
+def say(figures: Iterable[Figure], folder: Path) -> None:
+    """Write each as it comes: a check that is stopped at its deadline loses nothing that it had said."""
+    with (folder / FIGURES).open("a", encoding="utf-8") as file:
+        for figure in figures:  # numbers of NumPy and JAX become Python's
+            print(json.dumps(asdict(figure), default=float), file=file, flush=True)
+
+
 def said_in(folder: Path) -> list[Figure]:
     """Figures that a check wrote; a line that is cut, because it was stopped, is left out."""
     figures = []
@@ -110,11 +89,3 @@ def jaxobs(*words: str, **variables: str) -> str:
         said = done.stderr.strip()[-500:]
         raise RuntimeError(f"`jaxobs {words[0]}` ended with status {done.returncode}: {said}")
     return done.stdout
-
-
-def _plain(value: Any) -> Value:
-    """Numbers of NumPy and JAX as Python's; NaN and infinities, which are no figures, as text."""
-    if value is None or isinstance(value, str | bool):
-        return value
-    number = float(value)
-    return number if math.isfinite(number) else str(number)
