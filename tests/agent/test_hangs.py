@@ -85,9 +85,8 @@ def test_a_job_that_does_not_answer_is_said_not_to(start_agent: Callable[..., Ag
     assert (hang["line"], hang["threads"], hang["over"]) == (None, [], False)
 
 
-def test_a_job_that_reads_nothing_does_not_hold_up_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_reads_nothing_does_not_hold_up_its_agent() -> None:
     """As one whose native code holds the interpreter lock."""
-    monkeypatch.setattr(module, "VALUES_SECONDS", 0.0)
     with service_in_process() as (service, job):
         service._take(wire.VALUES, None)
 

@@ -17,10 +17,11 @@ def test_what_one_rank_costs_the_others_is_at_most_all_their_time(shares):
         assert found[worst]["communication"] < mean
 
 
-def observed(index, run="first", problem=None, lines=None, **parts):
+def observed(index, run="first", problem=None, lines=None, samples=400, **parts):
     process = {**document()["process"], "process_index": index, "run": run, "run_id": run}
     process["process_count"] = None
-    loops = {"train": {**loop(**parts), "profile": {"windows": 1}, "host_lines": lines}}
+    of_late = {"profile": {"windows": 1}, "host_lines": lines, "host_samples": samples, "recent_seconds": 1e9}
+    loops = {"train": {**loop(**parts), **of_late}}
     return Observed(f"node1:{9464 + index}", document(process=process, loops=loops), problem)
 
 
@@ -305,20 +306,34 @@ def test_a_rank_whose_steps_take_longer_in_all_their_parts_does_not_lag():
     assert not any(row["lags"] for row in rank_rows(ranks))
 
 
-def test_of_loops_that_nobody_marked_samples_tell_no_closer_than_so_many_can():
-    ranks = [observed(rank, communication=0.55, input=0.4, compute=0.05) for rank in range(2)]
-    ranks[1] = observed(1, communication=0.35, input=0.6, compute=0.05)
-    for samples, told in ((40, False), (4_000, True)):
-        for rank in ranks:
-            rank.document["loops"]["train"] |= {
-                "inferred": True,
-                "host_samples": samples,
-                "recent_seconds": 1.0,
-            }
-        assert [row["lags"] for row in rank_rows(ranks)] == [False, told]
+@pytest.mark.parametrize(
+    ("is_marked", "activity", "samples", "told"),
+    [
+        (False, "input", 40, False), (False, "input", 4_000, True), (True, "input", 40, True),
+        (True, "processor", 40, False), (True, "processor", 4_000, True),
+    ],
+)  # fmt: skip
+def test_samples_tell_no_closer_than_so_many_can_and_marks_tell_what_is_input(
+    is_marked, activity, samples, told
+):
+    def spending(rank, spent):
+        lines = [{"activity": activity, "share": spent}, {"activity": "device", "share": 1 - spent}]
+        waits = {"input": spent * (activity == "input"), "compute": 0.05}
+        one = observed(rank, lines=lines, samples=samples, communication=0.95 - waits["input"], **waits)
+        one.document["loops"]["train"] |= {"inferred": not is_marked, "idle_in_waits": True}
+        return one
+
+    rows = rank_rows([spending(0, 0.4), spending(1, 0.6)])
+    assert [row["lags"] for row in rows] == [False, told]
+
+
+@pytest.mark.parametrize("lines", [None, [{"activity": "input", "share": 1.0}]])
+def test_a_few_samples_that_agree_by_chance_are_not_certain(lines):
+    ranks = [observed(0, lines=lines, samples=4, communication=0.05, input=0.95)]
+    ranks.append(observed(1, lines=lines, samples=4, communication=0.2, input=0.8))
     for rank in ranks:
-        rank.document["loops"]["train"] |= {"inferred": False, "host_samples": 40}
-    assert [row["lags"] for row in rank_rows(ranks)] == [False, True]
+        rank.document["loops"]["train"]["inferred"] = True
+    assert not any(row["lags"] for row in rank_rows(ranks))
 
 
 def test_ranks_in_other_loops_are_not_compared():
