@@ -140,9 +140,12 @@ class Devices:
         platform = self.backend.platform
         views = []
         for ordinal, kind, identity in self.backend.devices:
-            peaks, roofs = self._peaks_of(kind), self._roofs_of(kind)
+            peaks = self.peaks.get(kind)
+            drawn = [roof(peaks, dtype) for dtype in sorted(self.dtypes)] if peaks else []
+            roofs = [lines._asdict() for lines in drawn if lines is not None]
+            known = Figure(peaks, peaks.reason if peaks else "not looked up yet")
             held, clocks = memory.device(ordinal, now), self._clocks(ordinal, now)
-            views.append(DeviceView(ordinal, kind, identity, platform, peaks, roofs, held, clocks))
+            views.append(DeviceView(ordinal, kind, identity, platform, known, roofs, held, clocks))
         return Figure(views)
 
     def loads(self) -> list[dict[str, Any]]:
@@ -172,15 +175,6 @@ class Devices:
             figure(reading.reasons, NOT_TOLD),
         )
         return Figure(clocks)
-
-    def _peaks_of(self, kind: str) -> Figure[Peaks]:
-        peaks = self.peaks.get(kind)
-        return Figure(peaks, peaks.reason if peaks else "not looked up yet")
-
-    def _roofs_of(self, kind: str) -> list[Mapping[str, Any]]:
-        peaks = self.peaks.get(kind)
-        drawn = (roof(peaks, dtype) for dtype in sorted(self.dtypes)) if peaks else ()
-        return [lines._asdict() for lines in drawn if lines is not None]
 
 
 def read_device(readings: Iterable[DeviceReading], gauges: GaugesOf, device: str) -> Reading | None:

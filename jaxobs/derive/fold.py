@@ -111,7 +111,7 @@ class Fold(Rooms):
     def _steps_ended(self, steps: Steps) -> None:
         """Fold steps, one or many. Raises ValueError, with nothing changed, where they are refused."""
         loop = self.loops.of(steps)
-        steps, completed = loop.steps_ended(steps)
+        completed = loop.steps_ended(steps)
         self.run_time.steps_ended(steps, found=loop.inferred)
         self.spans.steps_ended(steps, loop)
         for event in completed:

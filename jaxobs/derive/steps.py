@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from operator import add, ge, sub
+from typing import Final
 
 from jaxobs.model.events import ROW_LENGTH, SpanContext, StepEnded, StepRows, steps_of_rows
 
@@ -16,118 +16,78 @@ MAX_ELSEWHERE = 0.02
 """Largest share of the time of many steps that may lie between them and be ignored: no figure is as exact as that."""
 
 
-@dataclass(frozen=True)
+AMOUNTS: Final = {"examples": 7, "tokens": 8}
+"""The user's own counts of a step's work, with their columns in rows of steps."""
+
+
 class Steps:
     """Consecutive steps of one loop on one thread. Times are monotonic nanoseconds; lists have one entry per step.
 
     Many steps have no more to them than times, amounts and runs; the other fields are those of a single step.
     """
 
-    rows: StepRows
-    nested: int = 0
-    checkpoint: int = 0
-    failed: bool = False
-    parent: SpanContext | None = None
-    compiling: int = 0
-    """Nanoseconds of its turn in compiles on its thread, and those of its wait for input."""
-    compiling_in_wait: int = 0
+    def __init__(
+        self,
+        rows: StepRows,
+        nested: int = 0,
+        checkpoint: int = 0,
+        *,
+        failed: bool = False,
+        parent: SpanContext | None = None,
+    ) -> None:
+        self.rows = rows
+        self.nested, self.checkpoint = nested, checkpoint
+        self.failed, self.parent = failed, parent
+        self.compiling = self.compiling_in_wait = 0
+        """Nanoseconds of its turn in compiles on its thread, and those of its wait for input."""
+        self.loop: str = rows[0]
+        self.thread: int = rows[9]
+        self.first: int = rows[1]
+        self.last: int = rows[1 - ROW_LENGTH]
+        """The numbers of the first and the last step."""
+        self.starts: list[int] = rows[2::ROW_LENGTH]
+        self.ends: list[int] = rows[3::ROW_LENGTH]
+        self.gaps: list[int] = rows[4::ROW_LENGTH]
+        self.waits: list[int] = rows[5::ROW_LENGTH]
+        """How long each step waited for input at its beginning."""
+        self.lengths = list(map(sub, self.ends, self.starts))
+        self.turns = list(map(add, self.gaps, self.lengths)) if any(self.gaps) else self.lengths
+        """How long each step took with the gap before it and without what is nested in it."""
+        if nested:
+            self.turns = [self.turns[0] - nested]
+        self.begin = self.starts[0] - self.gaps[0]
+        """When the first turn began, which includes the gap before its step."""
+        self.end = self.ends[-1]
+        self.ran: list[object] = rows[10::ROW_LENGTH]
+        """What each step ran: executables by number, or watched functions whose executable is not visible."""
+        is_same = self.ran.count(self.ran[0]) == len(self.ran)
+        alike = {self.ran[0]: len(self.ran)} if is_same else Counter(self.ran)
+        self.each_ran = _tuple(self.ran[0]) if len(alike) == 1 else None
+        """What each of the steps ran, in order; None where that is not the same for all."""
+        self.runs: Counter[int] = Counter()
+        """How often each executable or watched function ran; by number."""
+        for ran, steps in alike.items():
+            for run in _tuple(ran):
+                self.runs[run] += steps
 
     @classmethod
     def of(cls, event: StepEnded) -> Steps:
         """A single step."""
         row = [*event[:7], *event[9:11], event.thread, event.runs]  # as columns hold it
-        return cls(row, event.nested, event.checkpoint, event.failed, event.parent)
-
-    @property
-    def loop(self) -> str:
-        return str(self.rows[0])
-
-    @property
-    def thread(self) -> int:
-        return int(self.rows[9])
-
-    @property
-    def first(self) -> int:
-        """The number of the first step."""
-        return int(self.rows[1])
-
-    @property
-    def last(self) -> int:
-        """The number of the last step."""
-        return int(self.rows[1 - ROW_LENGTH])
-
-    @property
-    def begin(self) -> int:
-        """When the first turn began, which includes the gap before its step."""
-        return int(self.rows[2] - self.rows[4])
-
-    @property
-    def end(self) -> int:
-        """When the host ended the last step."""
-        return int(self.rows[3 - ROW_LENGTH])
+        return cls(row, event.nested, event.checkpoint, failed=event.failed, parent=event.parent)
 
     def __len__(self) -> int:
-        return len(self.rows) // ROW_LENGTH
+        return len(self.starts)
 
-    @cached_property
-    def starts(self) -> list[int]:
-        return self.rows[2::ROW_LENGTH]
-
-    @cached_property
-    def ends(self) -> list[int]:
-        return self.rows[3::ROW_LENGTH]
-
-    @cached_property
-    def gaps(self) -> list[int]:
-        return self.rows[4::ROW_LENGTH]
-
-    @cached_property
-    def waits(self) -> list[int]:
-        """How long each step waited for input at its beginning, in nanoseconds."""
-        return self.rows[5::ROW_LENGTH]
-
-    @cached_property
-    def lengths(self) -> list[int]:
-        """How long each step took, from its start to its end, in nanoseconds."""
-        return list(map(sub, self.ends, self.starts))
-
-    @cached_property
-    def turns(self) -> list[int]:
-        """How long each step took with the gap before it and without what is nested in it, in nanoseconds."""
-        if self.nested:
-            return [self.gaps[0] + self.lengths[0] - self.nested]
-        return list(map(add, self.gaps, self.lengths)) if any(self.gaps) else self.lengths
+    @cached_property  # read where a step can be refused: the user may have given anything
+    def amounts(self) -> dict[str, float | None]:
+        """What all of them together had of the user's own counts of a step's work."""
+        return {word: _total(self.rows[column::ROW_LENGTH]) for word, column in AMOUNTS.items()}
 
     @property
     def input_wait(self) -> int:
         """Nanoseconds of all waits for input, without compiles in them."""
         return max(0, sum(self.waits) - self.compiling_in_wait)
-
-    @property
-    def ran(self) -> list[object]:
-        """What each step ran: executables by number, or watched functions whose executable is not visible."""
-        return self.rows[10::ROW_LENGTH]
-
-    @cached_property
-    def runs(self) -> Counter[int]:
-        """How often each executable or watched function ran; by number."""
-        counted: Counter[int] = Counter()
-        for ran, steps in self._alike.items():
-            for run in ran:
-                counted[run] += steps
-        return counted
-
-    @cached_property
-    def _alike(self) -> dict[tuple[int, ...], int]:
-        """How many steps ran what, by all that each of them ran."""
-        ran = self.ran
-        alike = {ran[0]: len(ran)} if ran.count(ran[0]) == len(ran) else Counter(ran)
-        return {_tuple(each): steps for each, steps in alike.items()}
-
-    @property
-    def each_ran(self) -> tuple[int, ...] | None:
-        """What each of the steps ran, in order; None where that is not the same for all."""
-        return next(iter(self._alike)) if len(self._alike) == 1 else None
 
     def nanoseconds_with(self) -> dict[int, int]:
         """Nanoseconds of the turns in which each executable or watched function ran, by number."""
@@ -138,22 +98,6 @@ class Steps:
             for run in set(_tuple(ran)):
                 found[run] += turn
         return found
-
-    def total(self, column: int) -> float | None:
-        """The sum of a column of amounts: examples (7) or tokens (8). None where no step has any.
-
-        Raises ValueError where some are absent, negative or not finite.
-        """
-        amounts = self.rows[column::ROW_LENGTH]
-        first, count = amounts[0], len(amounts)
-        if (same := amounts.count(first) == count) and first is None:
-            return None
-        if None in amounts or not min(amounts) >= 0:
-            raise ValueError("amounts that are not all there")
-        total = float(first) * count if same else math.fsum(amounts)
-        if not math.isfinite(total):
-            raise ValueError("amounts without a finite sum")
-        return total
 
     def are_sound(self) -> bool:
         """Whether no step has a negative part, and each begins no earlier than the one before it ended."""
@@ -209,6 +153,21 @@ def grouped(rows: StepRows) -> Iterator[Steps]:
         end = begin + sum(1 for _ in same)
         yield Steps(rows[begin * ROW_LENGTH : end * ROW_LENGTH])
         begin = end
+
+
+def _total(amounts: Sequence[float | None]) -> float | None:
+    """The sum of amounts; None where no step has any.
+
+    NaN where some are absent, negative or not finite, so that no sum of them is known.
+    """
+    first, count = amounts[0], len(amounts)
+    if (same := amounts.count(first) == count) and first is None:
+        return None
+    known = [amount for amount in amounts if amount is not None and amount >= 0]
+    if first is None or len(known) < count:
+        return math.nan
+    total = float(first) * count if same else sum(known)
+    return total if math.isfinite(total) else math.nan
 
 
 def _tuple(ran: object) -> tuple[int, ...]:

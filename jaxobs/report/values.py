@@ -16,8 +16,6 @@ MAIN_LOOP: Final = "train"
 OF_A_LOOP: Final = (
     "step_seconds", "steps_per_second", "examples_per_second", "tokens_per_second", "mfu", "hfu", "device_idle",
 )  # fmt: skip
-STEP_SECONDS: Final = f"{PREFIX}step_seconds"
-"""Of the main loop: until it is known the figures of a run have only begun."""
 
 MAX_LOOPS: Final = 8
 """Most loops whose figures are given: trackers draw a chart for each figure, so a hundred loops would be a thousand."""

@@ -101,6 +101,15 @@ def test_a_slow_drift_is_followed() -> None:
     assert changes([value + 0.1 * place / 1_000 for place, value in enumerate(noise(1_000, 0.01, 3))]) == []
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_that_drifts_after_its_start_is_judged_by_what_it_settled_to(seed: int) -> None:
+    drift = [0.1 * math.exp(-place / 12) for place in range(120)]
+    values = [value + own for value, own in zip(noise(120, 0.005, seed), drift, strict=True)]
+    found = [(count, change) for count, change in changes(shifted(values, 60, 0.1)) if count > 60]
+    assert found
+    assert found[0][0] <= 70
+
+
 def test_nothing_is_tested_before_there_is_something_to_compare_with() -> None:
     assert changes([0.0] * (MIN_REFERENCE // 2) + [1.0] * (MIN_REFERENCE // 2)) == []
 

@@ -12,7 +12,7 @@ from jaxobs.hardware.known_peaks import peaks_for
 from jaxobs.model.cost import Cost, ModuleCost
 from jaxobs.model.events import FunctionWatched
 from jaxobs.report.measured_run import measured_run
-from jaxobs.roofline_model.bounds import bound_time, model_flops_utilization
+from jaxobs.roofline_model.bounds import bound_time
 from tests.derive.made_up import applied, at, backend, created, families, module, new_fold, step, unexplained
 
 H200 = "NVIDIA H200"
@@ -43,8 +43,7 @@ def test_counted_flops_have_the_type_whose_peak_counts() -> None:
 
 def text_of(cost: Cost, kind: str, platform: str) -> str:
     peaks = peaks_for(kind, platform)
-    used = model_flops_utilization(cost, 1.0, peaks)
-    return str(measured_run(ModuleCost("", cost, ()), bound_time(cost, peaks), 1.0, None, 1, used, peaks))
+    return str(measured_run(ModuleCost("", cost, ()), bound_time(cost, peaks), 1.0, None, 1, peaks))
 
 
 def test_a_roofline_says_in_which_type_float32_is_multiplied() -> None:

@@ -22,7 +22,7 @@ from tests.derive.made_up import applied, at, created, module, new_fold, unexpla
 from tests.report.markup_reading import Read
 
 UNROLLED = Unrolled(300, 8, 0.96, "/home/ada/train.py:12", "loss", "", "/home/ada/train.py:40")
-TABLE = Constant("float32", (1024, 51200), 200.0 * 2**20, "", "/home/ada/train.py:9")
+TABLE = Constant("float32", (1024, 51200), 200.0 * 2**20, "/home/ada/train.py:9")
 CONTENTS = Contents(Figure(2_500), Figure(UNROLLED), (TABLE,), Figure(12))
 NOTHING = Contents(Figure(2_500), Figure(None, "no unrolled loop has 25 % of it"), (), Figure(0))
 

@@ -111,7 +111,7 @@ def test_the_summary_shows_what_there_is_and_needs_none_of_it() -> None:
         "when": "2030-01-01", "pid": 7, "name": "rank0", "type": "JaxRuntimeError", "message": "RESOURCE_EXHAUSTED",
         "requested_bytes": 3 * 2**30, "blame": "step", "missing": {},
     }  # fmt: skip
-    bare = summary_text(head, {})
+    bare = summary_text(head)
     assert "asked for  3 GiB" in bare
     full = summary_text(
         head
@@ -133,7 +133,6 @@ def test_the_summary_shows_what_there_is_and_needs_none_of_it() -> None:
                 ],
             },
         },
-        {"summary.txt": "this text"},
     )
     assert "device 0 (cuda)   1 GiB" in full
     assert "hash of step" in full

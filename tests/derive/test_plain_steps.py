@@ -157,3 +157,15 @@ def test_groups_hold_every_step_once_and_in_order(steps: list[tuple[str, int, in
 def test_rows_that_are_cut_are_refused() -> None:
     with pytest.raises(ValueError, match="no whole rows"):
         list(grouped(["train"] * (ROW_LENGTH + 1)))
+
+
+def test_amounts_whose_sum_is_too_large_end_nothing() -> None:
+    """An OverflowError of the sum had left the fold, and with it the agent."""
+    rows: StepRows = []
+    for number, examples in enumerate([1e308, 1.7e308]):
+        start = at(1) + number * MILLISECOND
+        rows += ("train", number, start, start + MILLISECOND, 0, 0, 0, examples, None, 1, 0)
+    fold = new_fold()
+    fold.apply_steps(rows)
+    assert (fold.observation.accepted, fold.observation.refused) == (2, 0)
+    assert math.isfinite(fold.snapshot(at(2)).to_dict()["loops"]["train"]["examples"])

@@ -89,6 +89,13 @@ def test_many_steps_of_a_host_that_ran_ahead_tell_more_than_one_clean_run() -> N
     assert made.seconds_per_run == pytest.approx(1.3)
 
 
+def test_where_a_host_was_ahead_now_and_then_only_what_ran_then_tells_what_a_run_takes() -> None:
+    """It slept after each 200 steps: most stretches had a pause in them, which was taken for the time of a run."""
+    made = executable()
+    made.spacings.extend([(12e-3, False), (3e-3, True), (24e-3, False), (2e-3, True), (10e-3, False)])
+    assert made.seconds_per_run == pytest.approx(2.5e-3)
+
+
 def test_steps_of_a_host_that_ran_ahead_long_ago_tell_nothing_of_now() -> None:
     """Its input became slower, which is in the spacing of steps too."""
     executables = applied(new_fold(), [created(1)]).executables

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,7 +127,8 @@ def test_the_end_of_a_step_that_compiled_tells_nothing_of_others_whose_ends_were
 ) -> None:
     stretches = Stretches(lambda ended: None)
     (first,) = dispatched(1, 0.0, 1.0)
-    stretches.steps_ended(replace(first, compiling=SECOND - 5 * MILLISECOND))
+    first.compiling = SECOND - 5 * MILLISECOND
+    stretches.steps_ended(first)
     stretches.completed(done(0, 1.0))
     for steps in dispatched(others, 1.0, 0.001, first=1):
         stretches.steps_ended(steps)
@@ -268,6 +267,20 @@ def test_a_host_that_waits_now_and_then_is_not_ahead_throughout(ready: int) -> N
     for number, time in ((4, 0.5), (9, 1.0), (14, 1.5)):
         stretches.completed(done(number, time))
     assert [each.ahead for each in ended] == [False, not ready, not ready]
+
+
+@pytest.mark.parametrize("pause", [0.001, 2.0])
+def test_a_host_that_stops_for_longer_than_what_it_has_queued_is_not_ahead(pause: float) -> None:
+    """It read a loss after each 400 steps and slept: asked turns seldom meet that, and runs took three times as long."""
+    ended: list[Stretch] = []
+    stretches = Stretches(ended.append)
+    stretches.asked(TurnsAsked("train", 5, 0, at(0.0), 0))
+    for first, count, length in ((0, 60, 0.001), (60, 1, pause), (61, 120, 0.001)):
+        for steps in dispatched(count, 0.06 * (first > 0) + pause * (first > 60), length, first=first):
+            stretches.steps_ended(steps)
+    for number, time in ((9, 0.1), (49, 0.3), (69, pause + 0.4), (149, pause + 0.8)):
+        stretches.completed(done(number, time))
+    assert [each.ahead for each in ended] == [False, True, pause < 1.0, True]
 
 
 def test_steps_whose_end_was_seen_do_not_stand_for_more_of_another_pace() -> None:

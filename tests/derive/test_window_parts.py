@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +18,8 @@ def span(
     start: float, end: float, *, wait: float = 0.0, nested: float = 0.0, compiling: float = 0.0
 ) -> Steps:
     steps = Steps.of(step(0, start, end, wait=wait, nested=nested))
-    return replace(steps, compiling=round(compiling * SECOND))
+    steps.compiling = round(compiling * SECOND)
+    return steps
 
 
 def loop(*steps: Steps, phases: tuple[tuple[int, int], ...] = ()) -> LoopSpans:

@@ -16,7 +16,6 @@ from jaxobs.derive.advice.of_loops import (
     exposed_communication,
     host_work,
     input_wait,
-    slow_loader,
     small_operations,
 )
 from jaxobs.derive.advice.of_work import (
@@ -32,8 +31,8 @@ from jaxobs.model.figure import figure
 Condition = Callable[[Facts], Iterator[Finding]]
 
 CONDITIONS: Final[tuple[Condition, ...]] = (
-    memory_exhaustion, recompilation, persistent_cache, input_wait, slow_loader, host_work, exposed_communication,
-    small_operations, small_batch, slow_element_type, throttled_device, donation,
+    memory_exhaustion, recompilation, persistent_cache, input_wait, host_work, exposed_communication, small_operations,
+    small_batch, slow_element_type, throttled_device, donation,
 )  # fmt: skip
 
 MAX_PIECES: Final = 5

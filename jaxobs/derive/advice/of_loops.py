@@ -26,48 +26,34 @@ QUEUE = re.compile(r"(^|\.)get\b|^(pool|_base|process)\.")
 (`concurrent.futures._base`): another thread or process fills it."""
 
 
+LOAD_AHEAD = "load and transfer the next batches on a background thread while this one is computed"
+
+
 def input_wait(facts: Facts) -> Iterator[Finding]:
-    """A loop waits for its input, and nothing loads ahead.
+    """A loop waits for its input.
 
     When: the device's work is known (the loop's functions are watched, or a profiler window saw them), or done by the
-    end of each turn; and the main thread does not mostly wait for a queue.
-    Gives back: the shorter of the wait and the rest of the step, which would overlap.
-    Why so: work of the device that is not known may lie beneath the wait; then loading ahead gives nothing back. What
-    fills a queue runs beside the loop already.
-    """
-    for loop, waiting in _waiting(facts):
-        if not _loads_ahead(loop.view):
-            yield Finding(
-                loop.subject,
-                f"in the loop `{loop.name}` the device waits for input {_amount(loop, waiting)}"
-                f"{_at(loop, of_input=True)}",
-                "load and transfer the next batches on a background thread while this one is computed",
-                loop.confidence,
-                loop.part * min(waiting, 1 - waiting),
-            )
-
-
-def slow_loader(facts: Facts) -> Iterator[Finding]:
-    """The loader takes longer than the rest of the step, so it limits the loop even where it loads ahead.
-
-    When: the loop waits for its input for more than half of its time, or at all where the input comes out of a queue;
-    and the device's work is known, as for `input_wait`.
+    end of each turn. Where the main thread mostly waits for a queue, or waits for longer than the rest of the step takes,
+    the loader must become faster; else it is enough that it runs ahead.
     Gives back: the wait.
-    Why so: a loader that keeps up with the rest of the step, and runs ahead of it, costs nothing. Loading ahead alone
-    gives back no more than the rest of the step takes; `input_wait` says how much that is.
+    Why so: work of the device that is not known may lie beneath the wait; then nothing is given back. What fills a queue
+    runs beside the loop already; a loader that keeps up with the rest of the step, and runs ahead of it, costs nothing.
     """
     for loop, waiting in _waiting(facts):
         loads_ahead = _loads_ahead(loop.view)
-        if waiting <= 1 - waiting and not loads_ahead:
-            continue
-        ahead = "runs beside it already, but does not keep up: the device waits" if loads_ahead else ""
-        yield Finding(
-            loop.subject,
-            f"the loader of the loop `{loop.name}` "
-            f"{ahead or 'takes longer than the rest of the step, which waits'} for it {_amount(loop, waiting)}",
+        faster = (
             "make the loader faster: more workers or processes, cheaper decoding and augmentation, batches that are "
             "prepared once and kept; at the speed of the rest of the step"
-            f"{_of_a_step(loop, 1 - waiting, 'a batch')} and ahead of it, it costs nothing",
+            f"{_of_a_step(loop, 1 - waiting, 'a batch')} and ahead of it, it costs nothing"
+        )
+        needed = [] if loads_ahead else [LOAD_AHEAD]
+        needed += [faster] if loads_ahead or waiting > 1 - waiting else []
+        beside = ", whose loader runs beside it already, but does not keep up," if loads_ahead else ""
+        yield Finding(
+            loop.subject,
+            f"in the loop `{loop.name}`{beside} the device waits for input {_amount(loop, waiting)}"
+            f"{_at(loop, of_input=True)}",
+            "; ".join(needed),
             loop.confidence,
             loop.part * waiting,
         )

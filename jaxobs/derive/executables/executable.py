@@ -172,13 +172,13 @@ class Executable:
         """
         traced = self.windows.seconds_per_run
         spaced = statistics.median(each for each, _ in self.spacings) if self.spacings else math.inf
-        ran_ahead = any(ahead for _, ahead in self.spacings)
+        ahead = [each for each, is_ahead in self.spacings if is_ahead]
         clean, many = self.clean_seconds, len(self.samples) >= ENOUGH_SAMPLES
         if traced is not None:
             return min(traced, spaced, clean if clean and many else math.inf)
-        if clean is not None and (many or not ran_ahead):
+        if clean is not None and (many or not ahead):
             return min(clean, spaced)
-        return spaced if ran_ahead else None
+        return min(spaced, statistics.median(ahead)) if ahead else None
 
     def told_otherwise(self, count: int) -> None:
         """Note that a window, or spacings of a host that was ahead, told what a run takes."""
@@ -208,8 +208,9 @@ class Executable:
 
     @property
     def may_differ(self) -> bool:
-        """Whether its runs may differ in length, because its loops or branches may."""
-        return self.cost is not None and _varies(self.cost)
+        """Whether its runs may do more work than the cost says, as its loops or branches may; not only unknown work."""
+        cost = self.cost
+        return cost is not None and not cost.exact and bool(cost.inexact_reasons or not cost.unmodelled)
 
     @property
     def differs(self) -> bool:
@@ -228,11 +229,6 @@ class Executable:
     def working_set(self) -> float | None:
         """Bytes that it touches on one device, by XLA's memory analysis: all that it needs but its code."""
         return float(memory_need(self.memory) - self.memory.get("code", 0)) if self.memory else None
-
-
-def _varies(cost: Cost) -> bool:
-    """Whether runs may do more work than the cost says, and not only work that is not known."""
-    return not cost.exact and bool(cost.inexact_reasons or not cost.unmodelled)
 
 
 def inexact_reason(cost: Cost | None) -> str | None:

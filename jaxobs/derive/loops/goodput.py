@@ -60,11 +60,9 @@ def seconds_by_category(loops: Iterable[Loop]) -> dict[str, float]:
     """
     known = dict.fromkeys(OF_LOOPS, 0.0)
     for loop in loops:
-        parts = {word: loop.components[word] for word in NOT_PRODUCTIVE}
-        known["productive"] += max(0.0, loop.wall - sum(parts.values()))
-        known["compile"] += parts["compile"]
-        known["input"] += parts["input"]
-        known["checkpoint"] += 0.0 if loop.inferred else parts["checkpoint"]
+        known["productive"] += max(0.0, loop.wall - sum(loop.components[word] for word in NOT_PRODUCTIVE))
+        for word in NOT_PRODUCTIVE:
+            known[word] += 0.0 if word == "checkpoint" and loop.inferred else loop.components[word]
     return known
 
 

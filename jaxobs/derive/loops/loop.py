@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, repeat
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from jaxobs.derive.catalogue import HOST_STEP_BUCKETS, STEP_BUCKETS
 from jaxobs.derive.compiling import CompileTimes
@@ -19,13 +19,13 @@ from jaxobs.derive.loops.found import LOOPS, InferredLoops
 from jaxobs.derive.loops.host_lines import HostLine, HostLines, by_activity
 from jaxobs.derive.loops.pace import Pace
 from jaxobs.derive.loops.recorded import RecordedValue
-from jaxobs.derive.loops.stretches import LATE, WINDOW, Kind, Stretch, Stretches, summed
+from jaxobs.derive.loops.stretches import LATE, MIN_SPACED_STEPS, WINDOW, Kind, Stretch, Stretches, summed
 from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.refusal import Refusals, is_amount, require
 from jaxobs.derive.series import Histogram
-from jaxobs.derive.steps import Steps
+from jaxobs.derive.steps import AMOUNTS, Steps
 from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
 from jaxobs.model.events import (
     RAN,
@@ -43,13 +43,6 @@ from jaxobs.vocabulary.activities import ACTIVITIES, DISPATCH
 from jaxobs.vocabulary.text import MAX_LOOP_NAMES, MAX_NUMBER
 from jaxobs.vocabulary.units import duration
 from jaxobs.vocabulary.words import COMPONENTS
-
-AMOUNTS: Final = {"examples": 7, "tokens": 8}
-"""The user's own counts of a step's work, with their columns in rows of steps."""
-
-MIN_SPACED_STEPS = 8
-"""Fewest steps of a spacing that tells what a run takes: over this many the polls' uncertainty at both ends, at most a
-tenth of a step, is about a hundredth."""
 
 LONG_SPACING = 1.0
 """Seconds of a spacing of fewer steps from which on it tells so, too: polls come every 50 ms at most, so both ends
@@ -128,8 +121,8 @@ class Loop:
         """Seconds since its iteration ended; None while it is under way."""
         self.profile: Figure[LoopProfile] = Figure(None)
 
-    def steps_ended(self, steps: Steps) -> tuple[Steps, list[StepCompleted]]:
-        """Add steps; return them with what compiled in them, and their completions that came earlier.
+    def steps_ended(self, steps: Steps) -> list[StepCompleted]:
+        """Add steps, and note on them what compiled in them; return their completions that came earlier.
 
         Raises ValueError, and changes nothing, where it cannot. Many steps at once are refused where one of them has
         more to tell than columns hold: they are added singly.
@@ -139,24 +132,25 @@ class Loop:
         self._compiles.leave_out_phases(self.name, steps.thread)
         if not self._compiles.is_apart(steps.thread, steps.begin):
             require(single, "a compile in one of many steps")
-            steps = self._with_compiles(steps)
+            self._note_compiles(steps)
         if not single:
             require(not steps.are_interrupted(), "steps that lie apart")
-            for column in AMOUNTS.values():
-                steps.total(column)
+            for total in steps.amounts.values():
+                require(is_amount(total or 0.0), "amounts that are not all there")
         if steps.begin < (told := self.last_end or 0):  # of several threads at a time: a wait counts once
             require(single, "steps beside others")
             waited = max(steps.compiling_in_wait, told - steps.starts[0])
-            steps = replace(steps, compiling_in_wait=min(steps.waits[0], waited))
+            steps.compiling_in_wait = min(steps.waits[0], waited)
         self.steps += len(steps)
         self.failed += steps.failed
         self.last_end, self._left = max(steps.end, told), None
-        for word, column in AMOUNTS.items():
-            self._count(word, steps, column)
+        for word, total in steps.amounts.items():
+            if total is not None:
+                self._count(word, total)
         self.work.ran(steps.runs)
         self._executables.ran_in_loop(steps.runs)
         self.host_times.observe_all(each_in_seconds(steps.turns))
-        return steps, self.stretches.steps_ended(steps)
+        return self.stretches.steps_ended(steps)
 
     @property
     def usual_turn(self) -> float:
@@ -164,23 +158,20 @@ class Loop:
         turns = self.host_times.value()
         return turns.sum / max(1, turns.count)
 
-    def _with_compiles(self, steps: Steps) -> Steps:
-        """A single step with the compiles in it, which no step around it gets then."""
+    def _note_compiles(self, steps: Steps) -> None:
+        """Note the compiles in a single step, which no step around it gets then."""
         overlap, thread, start = self._compiles.overlap, steps.thread, steps.starts[0]
         waiting = overlap(thread, start, start + steps.waits[0])
-        compiling = min(steps.turns[0], overlap(thread, steps.begin, steps.end, forget=True))
+        steps.compiling_in_wait = min(waiting, steps.waits[0])
+        steps.compiling = min(steps.turns[0], overlap(thread, steps.begin, steps.end, forget=True))
         functions = self._compiles.compiled_within(thread, steps.begin, steps.end)
         self._compiled |= dict.fromkeys(functions, steps.end)
-        return replace(steps, compiling=compiling, compiling_in_wait=min(waiting, steps.waits[0]))
 
-    def _count(self, word: str, steps: Steps, column: int) -> None:
-        """Add the user's amounts for these steps; NaN, infinity and negative ones are refused."""
-        if steps.rows[column] is None:
-            return
-        try:
-            total = (self._amounts[word] or 0.0) + (steps.total(column) or 0.0)
-            self._amounts[word] = min(total, MAX_NUMBER)
-        except ValueError:
+    def _count(self, word: str, total: float) -> None:
+        """Add the user's amounts for some steps, together; NaN is refused."""
+        if is_amount(total):
+            self._amounts[word] = min((self._amounts[word] or 0.0) + total, MAX_NUMBER)
+        else:
             self._refused.add(word)
             self._refusals.refuse(f"{word}= of loop `{self.name}`: no finite, positive number")
 

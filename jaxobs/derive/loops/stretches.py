@@ -8,7 +8,6 @@ stretch. Every figure of a loop is a function of its newest stretches.
 from __future__ import annotations
 
 import enum
-import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -29,6 +28,10 @@ LATE = 3
 
 FEW_STEPS = 2
 """Steps of long ago that are kept where there are no newer ones: enough for the label of a loop of long steps."""
+
+MIN_SPACED_STEPS = 8
+"""Fewest steps of a spacing that tells what a run takes: over this many the polls' uncertainty at both ends, at most a
+tenth of a step, is about a hundredth."""
 
 IN_FLIGHT = 32
 """Steps by which a host can be ahead of the device (PJRT's `max_inflight_computations`)."""
@@ -132,8 +135,8 @@ class Stretch:
         self.compiling += seconds(steps.compiling)
         self.input += seconds(steps.input_wait)
         self.checkpoint += seconds(steps.checkpoint)
-        self.examples += _amount(steps, 7)
-        self.tokens += _amount(steps, 8)
+        self.examples += steps.amounts["examples"] or 0.0
+        self.tokens += steps.amounts["tokens"] or 0.0
         for run, count in steps.runs.items():
             self.runs[run] += count
 
@@ -141,14 +144,6 @@ class Stretch:
 _SUMMED = (
     "wall", "doubtful", "worked", "worked_steps", "nested", "steps", "compiling", "input", "checkpoint", "breaks",
 )  # fmt: skip
-
-
-def _amount(steps: Steps, column: int) -> float:
-    """The examples or tokens of these steps; NaN where they were refused, so that no sum of them is known."""
-    try:
-        return steps.total(column) or 0.0
-    except ValueError:
-        return math.nan
 
 
 @dataclass(slots=True)
@@ -202,23 +197,17 @@ class Stretches:
         self.done: int | None = None
         """The newest step with which the device was seen to be done."""
         self._asked: deque[TurnsAsked] = deque(maxlen=ASKED)
+        self.host_waits = False
+        """Whether the host waits for the device in each step, so that its turns are the steps."""
+        self.idle_at_ends = 0.0
+        """The share of turns at whose end the device was known to be idle, as it was done with their output."""
+        self._paces: deque[float] = deque(maxlen=ASKED)
+        """Nanoseconds of a step in the newest stretches of enough steps."""
         self._patience = COMPLETIONS_MISSING
         self._ended: list[Stretch] = []
         self._kept: deque[Stretch] = deque()
         self.newest: tuple[int, float] | None = None
         """The newest step of which the spacing of completions is known, and that, s."""
-
-    @property
-    def host_waits(self) -> bool:
-        """Whether the host waits for the device in each step, so that its turns are the steps."""
-        asked, ready = self._sum_asked()
-        return asked >= ENOUGH and ready > WAITS * asked
-
-    @property
-    def idle_at_ends(self) -> float:
-        """The share of turns at whose end the device was known to be idle, as it was done with their output."""
-        asked, ready = self._sum_asked()
-        return 1.0 if self.host_waits else ready / max(1, asked)
 
     @property
     def pending_since(self) -> int | None:
@@ -259,6 +248,9 @@ class Stretches:
     def asked(self, event: TurnsAsked) -> None:
         require(0 <= event.ready <= event.asked, "more turns with a finished output than were asked")
         self._asked.append(event)
+        asked, ready = sum(each.asked for each in self._asked), sum(each.ready for each in self._asked)
+        self.host_waits = asked >= ENOUGH and ready > WAITS * asked
+        self.idle_at_ends = 1.0 if self.host_waits else ready / max(1, asked)
         if self.watched and self.host_waits:
             self._close_by_turns(Kind.TURNS)
 
@@ -335,9 +327,6 @@ class Stretches:
         found = self.log.of(step)
         return None if found is None else seconds(found.turns[step - found.first])
 
-    def _sum_asked(self) -> tuple[int, int]:
-        return sum(each.asked for each in self._asked), sum(each.ready for each in self._asked)
-
     def _is_late(self, now: int) -> bool:
         """Whether no completion has come for too long, though there are steps to complete."""
         return now - (self.pending_since or now) > self._patience
@@ -404,6 +393,11 @@ class Stretches:
             own = ended.wall - ended.compiling - ended.input - ended.checkpoint
             alike = {each.each_ran for each in steps}
             is_queued = bool(self._open) and self._open[0].ends[0] <= end and not self.idle_at_ends
+            if ended.steps >= MIN_SPACED_STEPS:
+                self._paces.append(per_step)
+            # In a turn that lasts longer than all that can be queued, at the pace of late, the device runs out of work.
+            most = IN_FLIGHT * min((per_step, *self._paces))
+            own -= seconds(round(sum(turn - most for each in steps for turn in each.turns if turn > most)))
             ended.ahead = self._mark_seen and is_queued and own > (1 - MAX_DOUBT) * ended.wall
             if self._mark_seen and last.end <= start:
                 ended.worked, ended.worked_steps = ended.wall, ended.steps

@@ -143,11 +143,6 @@ def waiting_for_input(share: float = 0.4, unknown: float = 0.0) -> Document:
     return with_shares(quiet(), "input", input=share, unknown=unknown)
 
 
-def limited_by_the_loader(share: float = 0.98) -> Document:
-    """The rest of the step is so short that running beside it would give back too little to be told."""
-    return waiting_for_input(share)
-
-
 def busy_host(share: float = 0.4) -> Document:
     return with_shares(quiet(), "host", host=share)
 
@@ -226,7 +221,6 @@ TRUE: dict[str, Callable[[], Document]] = {
     "recompilation": recompiling,
     "persistent_cache": without_a_cache,
     "input_wait": waiting_for_input,
-    "slow_loader": limited_by_the_loader,
     "host_work": busy_host,
     "exposed_communication": communicating,
     "small_operations": small_operations,

@@ -40,7 +40,7 @@ def test_each_condition_alone(condition: str) -> None:
         (documents.recompiling(seconds=60.0), 60 / 1_000),
         (documents.without_a_cache(90.0, 88.0), 88 / 1_000),
         (documents.waiting_for_input(0.4), 0.9 * 0.4),  # nine tenths of the wall time are this loop's
-        (documents.limited_by_the_loader(0.98), 0.9 * 0.98),
+        (documents.waiting_for_input(0.98), 0.9 * 0.98),
         (documents.busy_host(0.3), 0.9 * 0.3),
         (documents.communicating(0.4), 0.9 * 0.4),
         (documents.small_operations(share=0.6), 0.9 * 0.6 * 0.9),
@@ -146,19 +146,18 @@ def test_a_throttled_device_is_named_with_its_clock_and_what_holds_it_down() -> 
     )
 
 
-def test_where_the_loader_is_the_limit_there_are_two_pieces_with_what_each_gives_back() -> None:
-    faster, ahead = advise(documents.waiting_for_input(0.8))
-    assert (faster["condition"], ahead["condition"]) == ("slow_loader", "input_wait")
-    assert faster["saves_ratio"] == pytest.approx(0.9 * 0.8)
-    assert ahead["saves_ratio"] == pytest.approx(0.9 * 0.2)  # the rest of the step is the shorter
-    assert "at the speed of the rest of the step (36 ms a batch)" in faster["remedy"]
-    assert "background thread" in ahead["remedy"]
-    assert "the device waits for input 80 % of the time" in ahead["sentence"], "the host may wait for longer"
+def test_where_the_loader_is_the_limit_it_must_be_faster_too() -> None:
+    piece = only(documents.waiting_for_input(0.8))
+    assert piece["condition"] == "input_wait"
+    assert piece["saves_ratio"] == pytest.approx(0.9 * 0.8)
+    assert "at the speed of the rest of the step (36 ms a batch)" in piece["remedy"]
+    assert "background thread" in piece["remedy"]
+    assert "the device waits for input 80 % of the time" in piece["sentence"], "the host may wait for longer"
 
 
-@pytest.mark.parametrize(("share", "conditions"), [(0.49, 1), (0.5, 1), (0.51, 2)])
-def test_a_loader_that_keeps_up_need_not_be_faster(share: float, conditions: int) -> None:
-    assert len(advise(documents.waiting_for_input(share))) == conditions
+@pytest.mark.parametrize(("share", "faster"), [(0.49, False), (0.5, False), (0.51, True)])
+def test_a_loader_that_keeps_up_need_not_be_faster(share: float, faster: bool) -> None:
+    assert ("faster" in only(documents.waiting_for_input(share))["remedy"]) is faster
 
 
 def test_work_that_was_timed_and_only_lacks_a_peak_is_known_work() -> None:
@@ -166,7 +165,7 @@ def test_work_that_was_timed_and_only_lacks_a_peak_is_known_work() -> None:
     document = documents.waiting_for_input(0.6, unknown=0.4)
     document["loops"] = {"train": document["loops"]["train"]}
     document["executables"][0] |= {"seconds": 360.0, "bottleneck": {"label": "unknown", "confidence": 0.0}}
-    assert conditions_of(document) == ["slow_loader", "input_wait"]
+    assert conditions_of(document) == ["input_wait"]
     document["executables"] = []
     assert advise(document) == []
 
@@ -269,7 +268,6 @@ def loading_ahead(share: float, waits_in: str) -> Document:
 )
 def test_a_thread_that_loads_ahead_already_is_not_advised_but_told_to_be_faster(waits_in: str) -> None:
     piece = only(loading_ahead(0.4, waits_in))
-    assert piece["condition"] == "slow_loader"
     assert "runs beside it already, but does not keep up" in piece["sentence"]
     assert "background thread" not in piece["remedy"]
     assert piece["saves_ratio"] == pytest.approx(0.9 * 0.4)
@@ -299,7 +297,7 @@ def test_a_busy_host_is_told_its_own_lines_and_not_those_of_the_loader() -> None
 
 @pytest.mark.parametrize("waits_in", ["", "time.sleep", "numpy.get_printoptions"])
 def test_a_loader_on_the_main_thread_is_told_to_load_ahead(waits_in: str) -> None:
-    assert conditions_of(loading_ahead(0.4, waits_in)) == ["input_wait"]
+    assert "background thread" in only(loading_ahead(0.4, waits_in))["remedy"]
 
 
 def test_a_rank_that_waits_in_collectives_hears_first_that_another_may_be_late() -> None:
