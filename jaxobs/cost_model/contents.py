@@ -77,7 +77,7 @@ def contents_of(module: Module, provenance: Provenance) -> Contents:
 def _constant(instruction: Instruction, provenance: Provenance) -> Constant:
     """A constant, with the line of what uses it, as it has none of its own."""
     shape, line = instruction.shape, provenance.served(instruction).source
-    return Constant(shape.type.name, shape.dimensions, shape.bytes, "", line)
+    return Constant(shape.type.name, shape.dimensions, shape.bytes, line)
 
 
 def unrolled_loop(stacks: Mapping[Stack, Counter[tuple[str, str]]]) -> Unrolled | None:

@@ -110,7 +110,7 @@ def call_tree(parts: Iterable[Part], limit: int = MAX_NODES) -> list[Node]:
             branch = branch.children[frame]
         branch.parts.append(part)
     root.add_up()
-    kept = root.largest(limit)
+    kept = set(sorted(root.walk(), key=lambda branch: -branch.seconds)[: limit + 1])  # the root is one
     named = sorted((part for part in parts if part.operation), key=_by_time)
     listed = {id(part) for part in named[: limit // 2]}
     return [node for below in root.below(kept, listed, 0) for node in below]
@@ -136,22 +136,17 @@ class _Branch:
         self.seconds = sum(child.seconds for child in self.children.values())
         self.seconds += sum(part.work.seconds for part in self.parts)
 
-    def largest(self, limit: int) -> set[_Branch]:
-        """The branches below with the most time; none without the one that it is part of."""
-        return set(sorted(self.named(), key=lambda branch: -branch.seconds)[:limit])
-
-    def named(self) -> Iterator[_Branch]:
-        """All branches below, each before its own, but for those of OTHER_CALLS."""
-        for frame, child in self.children.items():
-            if frame != OTHER_CALLS:
-                yield child
-                yield from child.named()
+    def walk(self) -> Iterator[_Branch]:
+        """This and all branches below, each before its own."""
+        yield self
+        for child in self.children.values():
+            yield from child.walk()
 
     def below(self, kept: set[_Branch], listed: set[int], depth: int) -> list[list[Node]]:
         """For each child, its node and those below it; `listed` are the parts, by identity, that leaves name."""
         found, others = [], list[Part]()
         for frame, child in self.children.items():
-            if child not in kept:
+            if child not in kept or frame == OTHER_CALLS:
                 others += child.everything()
                 continue
             node, below = Node(depth, frame), child.below(kept, listed, depth + 1)
@@ -167,6 +162,4 @@ class _Branch:
         return sorted(found, key=lambda nodes: -nodes[0].work.seconds)
 
     def everything(self) -> Iterator[Part]:
-        yield from self.parts
-        for child in self.children.values():
-            yield from child.everything()
+        return (part for branch in self.walk() for part in branch.parts)

@@ -141,27 +141,25 @@ Known = tuple[ModuleCost | None, dict[str, OperationCost], str | None]
 """A program's module, and the costs of its operations by instruction; or why they are not known."""
 
 
+@dataclass
 class _Device:
     """Joins the operations and modules of one device with their costs, and adds them to `profiled`."""
 
-    def __init__(
-        self,
-        profiled: Profiled,
-        device: DeviceTrace,
-        peaks: Peaks,
-        modules: Modules,
-        working_sets: Mapping[str, float],
-    ) -> None:
-        self.profiled, self.device, self.peaks = profiled, device, peaks
-        self.modules, self.working_sets = modules, working_sets
-        self.found = ProfiledDevice(device, peaks)
+    profiled: Profiled
+    device: DeviceTrace
+    peaks: Peaks
+    modules: Modules
+    working_sets: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        self.found = ProfiledDevice(self.device, self.peaks)
         self.known: dict[int | None, Known] = {}
         self.without_work: dict[int | None, dict[str, OperationCost]] = {}
-        self.runs = {ran.program_id: ran.runs for ran in device.modules}
-        self.untold = {time.program_id for time in device.operations if _is_untold(time)}
+        self.runs = {ran.program_id: ran.runs for ran in self.device.modules}
+        self.untold = {time.program_id for time in self.device.operations if _is_untold(time)}
         """Programs of which kernels ran that are of no instruction that could be told."""
         self.hidden: defaultdict[int | None, list[OperationTime]] = defaultdict(list)
-        for time in filter(_hides, device.operations):
+        for time in filter(_hides, self.device.operations):
             self.hidden[time.program_id].append(time)
         self.ran: set[tuple[str, ...]] = set()
         """Keys of the operations and modules that ran on this device, each perhaps in several programs of one content."""

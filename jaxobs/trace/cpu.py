@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from operator import itemgetter
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ _CALL: Final = "PjitFunction("
 """Prefix of the events of calls of jitted functions. JAX writes two for each call, one inside the other."""
 _OTHER, _OPERATION, _ENDING, _TASK_BEGINS, _COPY, _CALLED = range(6)
 _Entry = tuple[Any, ...]
+_Started = tuple[int, int, int, bytes | None, bytes, int]
+"""Start of an operation and end of its first event, its index, flow, run (empty where it has none) and line."""
 
 
 class HostPlane:
@@ -38,10 +40,8 @@ class HostPlane:
         self._metadata, self._host, self._modules = metadata, host, modules
         self._stats = EventStats(metadata, _DISTINCT_STATS)
         self._telling = {key for key, known in metadata.events.items() if not known.name.startswith(_NEVER)}
-        self._entries: dict[tuple[int | None, ...], _Entry] = {}
-        """By the metadata id and the codes of the statistics."""
-        self._devices: dict[int, tuple[Timeline, Endings]] = {}
-        self._ended: dict[bytes, tuple[int, int, int]] = {}
+        self._devices: dict[int, tuple[Timeline, list[_Started]]] = {}
+        self._ended: dict[bytes | None, tuple[int, int, int]] = {}
         self._strange = 0
 
     def read(self, plane: Plane) -> None:
@@ -51,23 +51,24 @@ class HostPlane:
 
     def devices(self) -> list[Timeline]:
         """The devices whose operations were found, with each operation's time until it ended on whichever thread."""
-        for device, endings in self._devices.values():
+        for device, started in self._devices.values():
             containers = {at for at, one in enumerate(device.operations) if one.kind == "control"}
-            device.intervals = endings.applied(device.intervals, containers, self._ended)
-            add_runs(device, endings, self._modules)
+            device.intervals = whole_intervals(started, containers, self._ended)
+            add_runs(device, [run for *_, run, _ in started], self._modules)
         if self._strange and self._devices:
             next(iter(self._devices.values()))[0].wrong_times += self._strange
         return [device for _, (device, _) in sorted(self._devices.items())]
 
     def _read_line(self, number: int, line: Line) -> None:
-        telling, entries, code, ended = self._telling, self._entries, self._stats.code, self._ended
+        telling, entries, code, ended = self._telling, self._stats.entries, self._stats.code, self._ended
         base, task_start = line.base, 0
         for event in line.events:
             metadata_id = event.metadata_id
             if metadata_id not in telling:
                 continue
             stats = event.stats[:]
-            entry = entries.get((metadata_id, *map(code, stats))) or self._find(metadata_id, stats)
+            known = entries.get((metadata_id, *map(code, stats)))
+            entry = known or self._stats.entry(metadata_id, stats, self._classify)
             what = entry[0]
             if what == _OTHER:
                 continue
@@ -76,11 +77,10 @@ class HostPlane:
             if duration < 0 or duration > MAX_DURATION or start < 0:
                 self._strange += 1
             elif what == _OPERATION:
-                _, add, index, add_ending, flow_at, run_at, add_run = entry
+                _, add, index, flow_at, run_at = entry
+                flow = payload(stats[flow_at]) if flow_at >= 0 else None
                 run = stats[run_at] if run_at >= 0 else b""
-                add((start, start + duration, index))
-                add_ending((payload(stats[flow_at]) if flow_at >= 0 else None, run, number))
-                add_run(run)
+                add((start, start + duration, index, flow, run, number))
             elif what == _ENDING:
                 ended[payload(stats[entry[1]])] = (start, number, task_start)
             elif what == _TASK_BEGINS:
@@ -89,12 +89,6 @@ class HostPlane:
                 self.calls.append((number, start, -start - duration, entry[1]))
             else:
                 self.copies[payload(stats[entry[1]])] = entry[2]
-
-    def _find(self, metadata_id: int, stats: list[bytes]) -> _Entry:
-        key = (metadata_id, *self._stats.learn(stats))
-        if key not in self._entries:
-            self._entries[key] = self._classify(metadata_id, stats)
-        return self._entries[key]
 
     def _classify(self, metadata_id: int, stats: list[bytes]) -> _Entry:
         """Classify events with this name and these statistics: their class, and the data needed to read one."""
@@ -113,21 +107,16 @@ class HostPlane:
         if operation and isinstance(ordinal, int):
             module = text_of(values, "hlo_module")
             program = self._modules.program(program_of(values), module)
-            device, endings = self._device(ordinal)
+            device, started = self._device(ordinal)
             index = device.operation(name, program, instruction=operation, module=module)
-            add_ending: Callable[[tuple[bytes | None, bytes, int]], None] = endings.flows.append
-            run_at = position(stats, "run_id")
-            add_run = (device.runs.setdefault(program, set()) if run_at >= 0 else set[object]()).add
-            add = device.intervals.append
-            return (_OPERATION, add, index, add_ending, position(stats, "_p"), run_at, add_run)
+            return (_OPERATION, started.append, index, position(stats, "_p"), position(stats, "run_id"))
         if name.startswith(_END) and (at := position(stats, "_c")) >= 0:
             return (_ENDING, at)
         return (_OTHER,)
 
-    def _device(self, ordinal: int) -> tuple[Timeline, Endings]:
-        name = f"{self._metadata.name}:{ordinal}"
-        made = Timeline(name, self._host, "cpu", self._modules), Endings()
-        return self._devices.setdefault(ordinal, made)
+    def _device(self, ordinal: int) -> tuple[Timeline, list[_Started]]:
+        made = Timeline(f"{self._metadata.name}:{ordinal}", self._host, "cpu", self._modules)
+        return self._devices.setdefault(ordinal, (made, []))
 
 
 # Finds when an operation of a CPU device ended, which may be on another thread than the one that started it.
@@ -142,52 +131,28 @@ class HostPlane:
 #   conditional or call is left out here: such operations may be its body's).
 
 
-class Endings:
-    """The data that links a device's operations to their ends, in the order of its intervals."""
+def whole_intervals(
+    started: list[_Started], containers: Set[int], ended: Mapping[bytes | None, tuple[int, int, int]]
+) -> list[Interval]:
+    """The intervals of operations, each extended to its end.
 
-    def __init__(self) -> None:
-        self.flows: list[tuple[bytes | None, bytes, int]] = []
-        """Flow id, run and line of each operation."""
-
-    def applied(
-        self, intervals: list[Interval], containers: Set[int], ended: Mapping[bytes, tuple[int, int, int]]
-    ) -> list[Interval]:
-        """The intervals, extended to the ends of their operations.
-
-        `containers` are the operations that run others; `ended` gives time, line and start of the task of each flow's
-        second event.
-        """
-        longer, begun = list(intervals), defaultdict[tuple[int, bytes], list[int]](list)
-        for (_, run, line), (start, _, _) in sorted(
-            zip(self.flows, intervals, strict=True), key=itemgetter(1)
-        ):
-            begun[line, run].append(start)
-        for at, (flow, run, _) in enumerate(self.flows):
-            known = ended.get(flow) if flow is not None else None
-            if known is None:
-                continue
-            start, end, operation = intervals[at]
-            moment, line, task_start = known
-            if end < moment <= start + MAX_DURATION:
-                if operation not in containers:
-                    starts = begun.get((line, run), [])
-                    place = bisect_left(starts, max(end, task_start))
-                    moment = min([moment, *starts[place : place + 1]])
-                longer[at] = (start, moment, operation)
-        return longer
-
-    def runs(self, intervals: list[Interval]) -> dict[bytes, tuple[Span, set[int]]]:
-        """For each run, the span from its first operation to the end of its last, and all its operations.
-
-        Empty where operations have no run id.
-        """
-        found: dict[bytes, tuple[Span, set[int]]] = {}
-        for (_, run, _), (start, end, operation) in zip(self.flows, intervals, strict=True):
-            if run:
-                (first, last), seen = found.get(run) or ((start, end), set[int]())
-                seen.add(operation)
-                found[run] = (min(first, start), max(last, end)), seen
-        return found
+    `containers` are the operations that run others; `ended` gives time, line and start of the task of each flow's
+    second event.
+    """
+    begun = defaultdict[tuple[int, bytes], list[int]](list)
+    for start, *_, run, line in sorted(started, key=itemgetter(0)):
+        begun[line, run].append(start)
+    found: list[Interval] = []
+    for start, end, operation, flow, run, _ in started:
+        moment, line, task_start = ended.get(flow, (end, 0, 0))
+        if not end < moment <= start + MAX_DURATION:
+            moment = end
+        elif operation not in containers:
+            starts = begun.get((line, run), [])
+            place = bisect_left(starts, max(end, task_start))
+            moment = min([moment, *starts[place : place + 1]])
+        found.append((start, moment, operation))
+    return found
 
 
 # Finds the runs of a CPU device's programs, and which of them a trace holds as a whole.
@@ -197,17 +162,23 @@ class Endings:
 # this operation alone.
 
 
-def add_runs(device: Timeline, endings: Endings, modules: ModuleIndex) -> None:
-    """Add the runs to the device, in the order of their starts."""
+def add_runs(device: Timeline, keys: Sequence[bytes], modules: ModuleIndex) -> None:
+    """Add the runs to the device, in the order of their starts; `keys` are those of its intervals, empty for none."""
+    found: dict[bytes, tuple[Span, set[int]]] = {}
+    for run, (start, end, operation) in zip(keys, device.intervals, strict=True):
+        if run:
+            (first, last), seen = found.get(run) or ((start, end), set[int]())
+            seen.add(operation)
+            found[run] = (min(first, start), max(last, end)), seen
     by_program: dict[int | None, list[tuple[Span, set[int]]]] = {}
-    for span, seen in sorted(endings.runs(device.intervals).values(), key=itemgetter(0)):
+    for span, seen in sorted(found.values(), key=itemgetter(0)):
         by_program.setdefault(device.operations[max(seen)].program_id, []).append((span, seen))
     for program, runs in by_program.items():
         cut = _cut(device, modules, program, [seen for _, seen in runs])
         for at, (span, _) in enumerate(runs):
             (device.cut_runs if at in cut else device.whole_runs).append(Run(span, program))
-    for found in (device.cut_runs, device.whole_runs):
-        found.sort(key=itemgetter(0))
+    for known in (device.cut_runs, device.whole_runs):
+        known.sort(key=itemgetter(0))
 
 
 def _cut(device: Timeline, modules: ModuleIndex, program: int | None, runs: list[set[int]]) -> set[int]:

@@ -83,19 +83,17 @@ class _GpuPlane:
         self._stats = EventStats(metadata, _DISTINCT_STATS)
         self._modules = modules
         self._nodes: dict[tuple[int, bytes], _Node] = {}
-        self._entries: dict[tuple[int | None, ...], _Entry] = {}
-        """By the metadata id and the codes of the statistics."""
 
     def read(self, line: Line) -> None:
         base = line.base
-        entries, code, intervals = self._entries, self._stats.code, self.device.intervals
+        entries, code, intervals = self._stats.entries, self._stats.code, self.device.intervals
         operations = self.device.operations
         previous = first_kernel = -1
         for event in line.events:
             metadata_id = event.metadata_id
             stats = event.stats[:]
             known = entries.get((metadata_id, *map(code, stats)))
-            index, value_at = known or self._find(metadata_id, stats)
+            index, value_at = known or self._stats.entry(metadata_id, stats, self._classify)
             if index == _SKIPPED:
                 continue
             start = base + event.offset_ps
@@ -113,12 +111,6 @@ class _GpuPlane:
             if index != previous or metadata_id == first_kernel:
                 operations[index].executions += 1
                 previous, first_kernel = index, metadata_id
-
-    def _find(self, metadata_id: int, stats: list[bytes]) -> _Entry:
-        key = (metadata_id, *self._stats.learn(stats))
-        if key not in self._entries:
-            self._entries[key] = self._classify(metadata_id, stats)
-        return self._entries[key]
 
     def _classify(self, metadata_id: int, stats: list[bytes]) -> _Entry:
         """The operation; with its correlation id if only the host's call shows its kind, or the node of its graph."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -159,7 +159,7 @@ _UNIQUE: Final = frozenset((
 
 
 class EventStats:
-    """The codes of the statistics in one plane.
+    """The codes of the statistics in one plane, and what is known of events by them.
 
     `distinct` names those that tell events apart: each of their values has its own code. All others share one code, and
     those whose value is unique to an event have none.
@@ -170,9 +170,11 @@ class EventStats:
         self._distinct = distinct
         self._known: dict[bytes, int] = {}
         self.code = self._known.get
+        self.entries: dict[tuple[int | None, ...], Any] = {}
+        """By the metadata id and the codes of the statistics: the fast way to what `entry` returns."""
 
-    def learn(self, stats: list[bytes]) -> tuple[int | None, ...]:
-        """The key of these statistics, with new codes for those that have none yet."""
+    def entry(self, metadata_id: int, stats: list[bytes], classify: Callable[[int, list[bytes]], Any]) -> Any:
+        """What is known of events with this metadata id and these statistics, by `classify` if that is asked first."""
         for raw in stats:
             if raw in self._known:
                 continue
@@ -181,7 +183,10 @@ class EventStats:
                 self._known[bytes(raw)] = len(self._known) + 1
             elif name not in _UNIQUE and len(self._known) < MAX_KNOWN:
                 self._known[bytes(raw)] = 0
-        return tuple(map(self.code, stats))
+        key = (metadata_id, *map(self.code, stats))
+        if key not in self.entries:
+            self.entries[key] = classify(metadata_id, stats)
+        return self.entries[key]
 
     def read(self, stats: list[bytes]) -> dict[str, Value]:
         """All statistics of an event, by name."""

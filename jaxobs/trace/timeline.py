@@ -83,8 +83,6 @@ class Timeline:
         """Asynchronous operations from start to end, whatever ran meanwhile: they take no time of the device."""
         self.nested: dict[int, int] = {}
         """By operation, the picoseconds of other events inside its own on the same line."""
-        self.runs: dict[int | None, set[object]] = {}
-        """The keys that tell runs of a program apart, by program id."""
         self.whole_runs: list[Run] = []
         """The runs that the trace holds as a whole, and those that it holds in part; empty where runs are unknown."""
         self.cut_runs: list[Run] = []
@@ -237,10 +235,11 @@ class Timeline:
             told = operation.executions and not operation.in_graph and operation.kind != "control"
             if told and operation.in_entry and not may_repeat(operation.category, tuple(operation.kernels)):
                 executions.append(operation.executions)
+        seen = Counter(run.program_id for run in (*self.whole_runs, *self.cut_runs))
         found: RunsByProgram = {}
         for program_id, executions in entry.items():
-            if self.runs.get(program_id):
-                found[program_id] = (len(self.runs[program_id]), "run ids")
+            if seen[program_id]:
+                found[program_id] = (seen[program_id], "run ids")
             elif executions:
                 most = Counter(executions).most_common(1)[0][0]
                 found[program_id] = (most, "executions of its operations outside loops")

@@ -79,7 +79,6 @@ class _TpuPlane:
             if written:
                 program = unsigned(int(written[2]))
                 self._module_names[program] = written[1]
-                self.device.runs.setdefault(program, set()).add(line.base + event.offset_ps)
                 start, end = self._times(line.base, event)
                 if 0 <= start <= end <= start + MAX_DURATION:
                     self.device.whole_runs.append(Run((start, end), program))

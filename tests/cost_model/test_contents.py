@@ -148,7 +148,7 @@ def test_captured_constants_are_the_large_ones_by_the_line_that_uses_them(conten
     (constant,) = contents_of(function, ROWS).constants
     assert (constant.dtype, constant.shape, constant.bytes) == ("float32", (512, 1024), 2 * 2**20)
     assert constant.line in {line_of(function, "uses it"), ""}  # older versions of XLA do not record it
-    assert (constant.name, contents_of(function, ROWS).unrolled.value) == ("", None)
+    assert contents_of(function, ROWS).unrolled.value is None
 
 
 def test_the_agent_is_told_the_same_with_the_cost(proto: Callable[..., bytes]) -> None:

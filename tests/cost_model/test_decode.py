@@ -115,7 +115,8 @@ def _spoil(message, data):
 
 
 def test_a_module_beyond_the_limit_is_refused(serialized, monkeypatch):
-    count = sum(len(computation.instructions) for computation in decode.decode(serialized).computations)
+    with decode.decoded(serialized) as module:
+        count = sum(len(computation.instructions) for computation in module.computations)
     monkeypatch.setattr(decode, "MAXIMUM_INSTRUCTIONS", count)
     assert module_cost(serialized).operations
     monkeypatch.setattr(decode, "MAXIMUM_INSTRUCTIONS", count - 1)

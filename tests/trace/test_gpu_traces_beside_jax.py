@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from benchmarks.gpu_check.checks import traces
-from benchmarks.gpu_check.findings import Findings, said_in
+from benchmarks.gpu_check.place import Place
 from tests.trace.written import WrittenPlane, modules, space
 
 
@@ -43,9 +43,7 @@ def test_both_readers_agree_on_kernels_copies_and_command_buffers(tmp_path: Path
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(space(known, device, host))
 
-    traces.judge(Findings("training", tmp_path, "gpu", "NVIDIA H200"), path)
-
-    figures = {figure.name: figure for figure in said_in(tmp_path)}
+    figures = {figure.name: figure for figure in traces.judge(Place(tmp_path, "gpu", "NVIDIA H200"), path)}
     unmodelled = figures.pop("unmodelled share of the trace")
     assert unmodelled.verdict == "WRONG"  # these modules have names and no instructions
     assert figures["operation fusion of jit_step"].found == pytest.approx(22e-6)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -29,8 +29,23 @@ from jaxobs.proto.messages import ModuleMessage
 MAXIMUM_INSTRUCTIONS: Final = 2_000_000
 
 
-def decode(serialized: bytes | memoryview) -> Module:
-    """The module in ``serialized``, an ``HloModuleProto``; raises ``HloDecodeError``."""
+@contextmanager
+def decoded(serialized: bytes | memoryview) -> Iterator[Module]:
+    """The module in an ``HloModuleProto``, for a `with` block, after which it cannot be used.
+
+    Raises ``HloDecodeError``, also in place of what is raised in the block because its fields make no sense.
+    """
+    module = Module(_message_of(serialized))
+    try:
+        _link(module)
+        yield module
+    except (DecodeError, OverflowError, RecursionError) as error:
+        raise HloDecodeError(f"module {module.name!r} has implausible fields: {error}") from None
+    finally:
+        module.release()
+
+
+def _message_of(serialized: bytes | memoryview) -> Any:
     try:
         message = ModuleMessage.FromString(bytes(serialized))
     except DecodeError as error:
@@ -46,35 +61,11 @@ def decode(serialized: bytes | memoryview) -> Module:
         raise HloDecodeError(
             f"module has {count} instructions, more than the limit of {MAXIMUM_INSTRUCTIONS}"
         )
-    module = Module(message)
-    try:
-        _link(module)
-    except HloDecodeError:
-        module.release()
-        raise
-    except KeyError as error:
-        module.release()
-        raise HloDecodeError(f"module {module.name!r} refers to {error}, which it has not before") from None
-    return module
-
-
-@contextmanager
-def decoded(serialized: bytes | memoryview) -> Iterator[Module]:
-    """The module for a `with` block, after which it cannot be used.
-
-    Raises ``HloDecodeError``, also in place of what is raised in the block because its fields make no sense.
-    """
-    module = decode(serialized)
-    try:
-        yield module
-    except (DecodeError, OverflowError, RecursionError) as error:
-        raise HloDecodeError(f"module {module.name!r} has implausible fields: {error}") from None
-    finally:
-        module.release()
+    return message
 
 
 def _link(module: Module) -> None:
-    """Link instructions and computations. Raises KeyError where an id is missing, or comes too late."""
+    """Link instructions and computations."""
     # A module repeats few shapes and opcodes many times.
     shape_of, opcode_of = cache(read_shape), cache(lambda code: str(code, "utf-8", "replace"))
     by_id: dict[int, Computation] = {}
@@ -83,9 +74,12 @@ def _link(module: Module) -> None:
         module.computations.append(computation)
     if len(by_id) != len(module.computations):
         raise HloDecodeError("two computations have the same id")
-    for computation in module.computations:
-        _read_instructions(computation, by_id, shape_of, opcode_of)
-    module.entry = by_id[module.message.entry_computation_id]
+    try:
+        for computation in module.computations:
+            _read_instructions(computation, by_id, shape_of, opcode_of)
+        module.entry = by_id[module.message.entry_computation_id]
+    except KeyError as error:
+        raise HloDecodeError(f"module {module.name!r} refers to {error}, which it has not before") from None
 
 
 def _read_instructions(

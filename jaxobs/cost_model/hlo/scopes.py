@@ -96,10 +96,6 @@ class Origin(NamedTuple):
 NOWHERE: Final = Origin("", "", "", (), "")
 
 
-def _first_operand(instruction: Instruction) -> Instruction | None:
-    return instruction.operands[0] if instruction.operands else None
-
-
 def _backwards(root: Instruction) -> Iterator[Instruction]:
     """An instruction and those that it needs, the nearest first."""
     found, known = [root], {root}
@@ -117,11 +113,9 @@ class Provenance:
         self._frames = module.message.stack_frame_index
         self._stacks: dict[int, tuple[Frame, ...]] = {}
         self.known: dict[bytes, Origin] = {}
-        self._users: dict[Computation, dict[Instruction, Instruction]] = {}
-        """By computation, the first user of each of its instructions."""
-        self._after: dict[Instruction, Origin] = {}
-        self._before: dict[Instruction, Origin] = {}
-        """Where those without a line come from by what follows them, and by what is before them."""
+        self._after: dict[Instruction | None, Origin] = {}
+        self._before: dict[Instruction | None, Origin] = {}
+        """Where instructions come from, those without a line by what follows them, or by what is before them."""
 
     def of(self, instruction: Instruction) -> Origin:
         """Where the instruction comes from.
@@ -144,26 +138,24 @@ class Provenance:
         own = self.of(instruction)
         if own.source:
             return own
-        for step, known in ((self._first_user, self._after), (_first_operand, self._before)):
-            path: list[Instruction] = []
-            at: Instruction | None = instruction
-            while at is not None and at not in known and not self.of(at).source:
-                path.append(at)
-                at = step(at)
-            found = NOWHERE if at is None else known.get(at) or self.of(at)
-            known.update(dict.fromkeys(path, found))
+        if instruction not in self._after:
+            self._settle(instruction.computation)
+        for found in (self._after[instruction], self._before[instruction]):
             if found.source:
                 scope, autodiff = own.scope or found.scope, own.autodiff or found.autodiff
                 return found._replace(operation_name=own.operation_name, scope=scope, autodiff=autodiff)
         return own
 
-    def _first_user(self, instruction: Instruction) -> Instruction | None:
-        computation = instruction.computation
-        if computation not in self._users:
-            self._users[computation] = {
-                operand: user for user in reversed(computation.instructions) for operand in user.operands
-            }
-        return self._users[computation].get(instruction)
+    def _settle(self, computation: Computation) -> None:
+        """Find where all instructions of a computation come from, each by its neighbour's where it has no line."""
+        every = computation.instructions
+        first_user = {operand: user for user in reversed(every) for operand in user.operands}
+        for instruction in reversed(every):
+            own, user = self.of(instruction), first_user.get(instruction)
+            self._after[instruction] = own if own.source else self._after.get(user, NOWHERE)
+        for instruction in every:
+            own, operand = self.of(instruction), next(iter(instruction.operands), None)
+            self._before[instruction] = own if own.source else self._before.get(operand, NOWHERE)
 
     def noted(self, instruction: Instruction) -> Origin:
         """What the compiler noted of the instruction itself."""
