@@ -97,23 +97,16 @@ def _answer(command: str, arguments: list[str]) -> int:
 
 def _not_written(error: OSError, speaker: str) -> int:
     """The exit status where the output could not be written, or 2 for a file that cannot be used."""
-    if isinstance(error, BrokenPipeError):  # the reader of a pipe (`jaxobs plugins | head`) has left
-        _discard_output()
-        return 1
-    if error.errno == errno.ENOSPC and error.filename is None:
-        _discard_output()
+    if error.filename is not None:
+        say(speaker, f"cannot use {error.filename}: {error.strerror}")
+        return 2
+    if error.errno == errno.ENOSPC:
         say(speaker, f"the output could not be written: {error.strerror}; make room there")
-        return 1
-    if error.filename is None:
+    elif error.errno != errno.EPIPE:  # else the reader of a pipe (`jaxobs plugins | head`) has left
         raise error
-    say(speaker, f"cannot use {error.filename}: {error.strerror}")
-    return 2
-
-
-def _discard_output() -> None:
-    """Redirect standard output to nowhere, so that the interpreter's last flush does not fail."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError):  # lets the interpreter's last flush go nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 def _no_such_command(word: str) -> str:

@@ -118,37 +118,29 @@ def read_record(word: str | Path) -> Record:
     """The record that is meant: of a file, a folder, a directory of folders, or of a word. Raises InputError.
 
     `last~2` is the run with two newer ones; another word is a run's name, or the beginning of a folder's. Of a directory
-    it is the newest run's that can be shown; folders whose records cannot are left out, which is said in one line.
+    it is the newest run's.
     """
     word = str(word)
-    left_out: list[str] = []
     # `Path.exists` raises where a folder above may not be entered.
     if match := LAST.fullmatch(word):
-        found = next(islice(records(records_directory(), left_out), int(match[1] or 0), None), None)
-        if found is None:
-            few = f"{word}: not so many runs have" if match[1] else "no run has"
-            raise InputError(f"{few} left a record in {records_directory()}{why_left_out(left_out)}")
-        _say_left_out(left_out)
-        return found
+        few = f"{word}: not so many runs have" if match[1] else "no run has"
+        return _newest(records_directory(), int(match[1] or 0), few)
     if not os.path.isdir(word):  # noqa: PTH112
         return _read(Path(word) if os.path.lexists(word) else _named(word))
     if os.path.lexists(Path(word, RECORD)):
         return _read(Path(word, RECORD))
-    for record in records(Path(word), left_out):
-        try:
-            with using(record.name):
-                render(record.snapshot)
-        except InputError as error:
-            left_out.append(str(error))
-        else:
-            _say_left_out(left_out)
-            return record
-    raise InputError(f"{word}: no folder of a run in this directory{why_left_out(left_out)}")
+    return _newest(Path(word), 0, "no run has")
 
 
-def _say_left_out(left_out: Sequence[str]) -> None:
+def _newest(directory: Path, number: int, few: str) -> Record:
+    """The newest record in a directory, or the one with so many newer ones; others that cannot be read are told of."""
+    left_out: list[str] = []
+    found = next(islice(records(directory, left_out), number, None), None)
+    if found is None:
+        raise InputError(f"{few} left a record in {directory}{why_left_out(left_out)}")
     if left_out:
         say("jaxobs", f"not all runs can be read{why_left_out(left_out)}")
+    return found
 
 
 def why_left_out(left_out: Sequence[str]) -> str:

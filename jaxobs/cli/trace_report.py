@@ -104,9 +104,8 @@ _FIGURES_OF_A_DEVICE: Final = (
 
 
 def _shown(thing: Any, names: Iterable[str]) -> dict[str, Any]:
-    """These attributes of an object, as plain data."""
-    values = {name: getattr(thing, name) for name in names}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    """These attributes of an object."""
+    return {name: getattr(thing, name) for name in names}
 
 
 def _module(module: ProfiledModule, busy: float) -> dict[str, Any]:
@@ -126,12 +125,12 @@ def _device(profiled: ProfiledDevice) -> dict[str, Any]:
         **{name: figures[name] for name in _FIGURES_OF_A_DEVICE},
         "capabilities": dict(device.capabilities),
         "peaks": peaks.to_dict(),
-        "notes": list(device.notes),
+        "notes": device.notes,
     }
 
 
 def _host(host: HostTrace) -> dict[str, Any]:
-    return {"name": host.name, "versions": dict(host.versions), "notes": list(host.notes)}
+    return {"name": host.name, "versions": dict(host.versions), "notes": host.notes}
 
 
 _SAID_BY_PROFILER: Final = (

@@ -121,12 +121,19 @@ def bands(positions: Sequence[float], most: int, first: float, last: float) -> l
     return [(index, start, end) for index, (start, end) in zip(chosen, pairwise(edges), strict=True)]
 
 
-def band(text: str, start: float, end: float, top: float, bottom: float) -> Element:
-    """A band from `start` to `end`, in per cent of the width, that shows the text under the pointer."""
-    return tag(
-        "rect", tag("title", text), class_="mark band", x=f"{start:.2f}%", width=f"{max(0.0, end - start):.2f}%",
-        y=top, height=bottom - top,
-    )  # fmt: skip
+Ends = tuple[float, float]
+
+
+def pointed_at(
+    positions: Sequence[float], ends: Ends, rows: Ends, about: Callable[[int], str]
+) -> Iterator[Element]:
+    """Bands side by side between two `rows` that show under the pointer what there is to say `about` a point."""
+    top, bottom = rows
+    for index, start, end in bands(positions, _BANDS, *ends):
+        yield tag(
+            "rect", tag("title", about(index)), class_="mark band", x=f"{start:.2f}%",
+            width=f"{max(0.0, end - start):.2f}%", y=top, height=bottom - top,
+        )  # fmt: skip
 
 
 _LINE_TOP: Final = 14
@@ -161,20 +168,26 @@ def line_chart(curve: Curve, *, height: int = 92, with_times: bool = True) -> El
     known = [pair for run in runs for pair in run]
     if len(known) < 2:
         return None
+
+    def about(index: int) -> str:
+        time, value = known[index]
+        return f"{write(value)}\n{duration(-time)} ago"
+
     bottom = height - (_AXIS if with_times else 4)
     values = [value for _, value in known]
     up = _scale(values, bottom, curve.from_zero, curve.limit)
     scale = Scale(-curve.span, 0.0, 0.0, 100.0)
-    last = known[-1]
-    ends = f"now {write(last[1])}, lowest {write(min(values))}, highest {write(max(values))}"
+    across = [scale.at(time) for time, _ in known]
+    last = values[-1]
+    ends = f"now {write(last)}, lowest {write(min(values))}, highest {write(max(values))}"
     return chart(
         height,
         f"{curve.name} over time: {ends}",
         *_levels(up, write, curve.tick_unit),
         stretched(height, *(shape for run in runs for shape in _line(run, scale, up, fill=curve.from_zero))),
         *_limit(up, curve.limit, write),
-        tag("circle", class_="last", cx=f"{scale.at(last[0]):.2f}%", cy=up.at(last[1]), r="3"),
-        *_values_pointed_at(known, scale, bottom, write),
+        tag("circle", class_="last", cx=f"{across[-1]:.2f}%", cy=up.at(last), r="3"),
+        *pointed_at(across, (across[0], across[-1]), (_LINE_TOP, bottom), about),
         *(seconds_ago(scale, height - 6) if with_times else ()),
         kind="with-levels line",
     )
@@ -222,25 +235,12 @@ def _limit(up: Scale, limit: float | None, write: Callable[[float], str]) -> Ite
 
 
 def _line(run: Sequence[tuple[float, float]], scale: Scale, up: Scale, *, fill: bool) -> Iterator[Element]:
-    across = _across(run, scale)
+    across = [scale.at(time) for time, _ in run]
     line = " ".join(f"{x:.2f},{up.at(value):.1f}" for x, (_, value) in zip(across, run, strict=True))
     if fill and len(run) > 1:
         corners = f"{line} {across[-1]:.2f},{up.start} {across[0]:.2f},{up.start}"
         yield tag("polygon", class_="under-line", points=corners)
     yield tag("polyline", class_="line", points=line)
-
-
-def _values_pointed_at(
-    known: Sequence[tuple[float, float]], scale: Scale, bottom: float, write: Callable[[float], str]
-) -> Iterator[Element]:
-    across = _across(known, scale)
-    for index, start, end in bands(across, _BANDS, across[0], across[-1]):
-        time, value = known[index]
-        yield band(f"{write(value)}\n{duration(-time)} ago", start, end, _LINE_TOP, bottom)
-
-
-def _across(known: Sequence[tuple[float, float]], scale: Scale) -> list[float]:
-    return [scale.at(max(scale.low, time)) for time, _ in known]
 
 
 _BAR: Final = 34
@@ -290,28 +290,34 @@ def shares_bar(parts: Mapping[str, float]) -> Element:
     return chart(_BAR, f"Where a step goes: {label}", *shapes, kind="bar")
 
 
+Shares = Mapping[str, Sequence[float]]
+"""By component, its share of each stretch of time."""
+
+
 def shares_over_time(
-    edges: Sequence[float],
-    shares: Mapping[str, Sequence[float]],
-    span: float,
-    marks: Iterable[tuple[float, str]],
+    edges: Sequence[float], shares: Shares, span: float, marks: Iterable[tuple[float, str]]
 ) -> Element | None:
     """Shares of the time over time, as a stack that adds up to 1; None if there is no stretch of time.
 
-    `shares` has by component its share of each stretch between two `edges`; the `marks` are moments with their texts,
-    and stand on top.
+    The stretches lie between two `edges` each; the `marks` are moments with their texts, and stand on top.
     """
     if len(edges) < 2:
         return None
     scale = Scale(-span, 0.0, 0.0, 100.0)
     shown = {name: shares[name] for name in _ordered(shares) if max(shares[name]) >= _MIN_SHARE}
-    across = [scale.at(max(-span, edge)) for edge in edges]
+    across = [scale.at(edge) for edge in edges]
+    middles = [(start + end) / 2 for start, end in pairwise(across)]
     events = []
     for time, what in marks:
-        if time >= -span:
-            place = {"x": f"{scale.at(time):.2f}%", "y": str(_STACK_TOP), "overflow": "visible"}
-            drawn = tag("path", d="M0 0 L4 -7 L-4 -7 Z")
-            events.append(tag("svg", tag("title", what), drawn, class_="mark event", **place))
+        place = {"x": f"{scale.at(time):.2f}%", "y": str(_STACK_TOP), "overflow": "visible"}
+        drawn = tag("path", d="M0 0 L4 -7 L-4 -7 Z")
+        events.append(tag("svg", tag("title", what), drawn, class_="mark event", **place))
+
+    def about(index: int) -> str:
+        parts = sorted(((values[index], name) for name, values in shown.items()), reverse=True)
+        lines = [f"{name} {rough_percent(share)}" for share, name in parts if share >= 0.005]
+        return "\n".join([f"{duration(-edges[index + 1])} ago", *lines])
+
     middle = (_STACK_TOP + _STACK_BOTTOM) / 2
     levels = {"100 %": _STACK_TOP + 4, "50 %": middle, "0": _STACK_BOTTOM}
     return chart(
@@ -321,7 +327,7 @@ def shares_over_time(
         tag("line", class_="level", x1=f"{across[0]:.2f}%", y1=middle, x2="100%", y2=middle),
         level(_STACK_BOTTOM),
         *(level_name(text, y) for text, y in levels.items()),
-        *_shares_pointed_at(edges, across, shown),
+        *pointed_at(middles, (across[0], across[-1]), (_STACK_TOP, _STACK_BOTTOM), about),
         *events,
         *seconds_ago(scale, _STACK_HEIGHT - 6),
     )
@@ -331,7 +337,7 @@ def _ordered(names: Mapping[str, object]) -> list[str]:
     return [name for name in COMPONENTS if name in names]
 
 
-def _areas(across: Sequence[float], layers: Mapping[str, Sequence[float]]) -> Iterator[Element]:
+def _areas(across: Sequence[float], layers: Shares) -> Iterator[Element]:
     """Areas of the layers, each on top of those before it, and level within a stretch, as no more is known of it."""
     stretches = list(pairwise(f"{x:.2f}" for x in across))
     below = [0.0] * len(stretches)
@@ -347,14 +353,3 @@ def _steps(stretches: Sequence[tuple[str, str]], heights: Sequence[float]) -> li
     up = Scale(0.0, 1.0, _STACK_BOTTOM, _STACK_TOP)
     levels = [f"{up.at(min(1.0, height)):.1f}" for height in heights]
     return [f"{x},{y}" for edges, y in zip(stretches, levels, strict=True) for x in edges]
-
-
-def _shares_pointed_at(
-    edges: Sequence[float], across: Sequence[float], shares: Mapping[str, Sequence[float]]
-) -> Iterator[Element]:
-    middles = [(start + end) / 2 for start, end in pairwise(across)]
-    for index, start, end in bands(middles, _BANDS, across[0], across[-1]):
-        parts = sorted(((values[index], name) for name, values in shares.items()), reverse=True)
-        lines = [f"{name} {rough_percent(share)}" for share, name in parts if share >= 0.005]
-        about = "\n".join([f"{duration(-edges[index + 1])} ago", *lines])
-        yield band(about, start, end, _STACK_TOP, _STACK_BOTTOM)

@@ -107,19 +107,14 @@ class Roofline:
 
 
 def measured_run(
-    module: ModuleCost,
-    bound: Bound,
-    seconds: float,
-    spread: float | None,
-    samples: int,
-    used: Utilization,
-    peaks: Peaks,
+    module: ModuleCost, bound: Bound, seconds: float, spread: float | None, samples: int, peaks: Peaks
 ) -> Roofline:
     """The roofline of a module run in `seconds`, a median of `samples` whose quartiles lie `spread` seconds apart."""
     work, reached = module.cost, efficiency(bound, seconds)
     complete = work.exact and not work.unmodelled and bound.knows_large_parts
     operations = sum(operation.executions for operation in module.operations)
     verdict = of_executable(Modelled(bound, complete, operations), seconds, samples)
+    used = model_flops_utilization(work, seconds, peaks)
     # Where there is no bound, that has a reason of its own.
     missing = work.why_inexact() + [f"no peak for {name}" for name in bound.missing] if bound.limit else []
     why = peaks.reason if reached.value is None else verdict.reason

@@ -382,9 +382,8 @@ def _stacks(flight: Flight) -> Iterator[str]:
 
 def _span(line: Moment) -> str:
     what = line["about"].get("jax.function") or line["about"].get("jax.phase") or ""
-    return " ".join(
-        filter(None, (line["span"].removeprefix("jax."), what, "took", duration(line["seconds"])))
-    )
+    said = (line["span"].removeprefix("jax."), what, "took", duration(line["seconds"]))
+    return " ".join(filter(None, said))
 
 
 def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:

@@ -57,13 +57,11 @@ def folder_of(
     directory = directory_of(settings)
     if directory is None or not (is_first or settings.get("run_directory")):
         return None
+    keys = {"attempt": "jaxobs.attempt", "rank": "jax.process_index"}
+    numbers = {word: resource.get(key, "") for word, key in keys.items()}
     words = [
         NOT_IN_NAMES.sub("-", resource.get("jaxobs.run", ""))[:MAX_NAME],
-        *(
-            f"{word}{resource[key]}"
-            for word, key in (("attempt", "jaxobs.attempt"), ("rank", "jax.process_index"))
-            if resource.get(key, "").isdecimal()
-        ),
+        *(f"{word}{number}" for word, number in numbers.items() if number.isdecimal()),
         time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(began)),
         # jobs may begin in the same second
         re.sub(r"\W+", "", resource.get("service.instance.id", ""), flags=re.ASCII)[:8],

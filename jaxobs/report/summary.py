@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from jaxobs.model.snapshot import (
     Document,
@@ -165,15 +165,12 @@ def _headline(document: Document) -> str:
     process, agent = document["process"], document.get("agent") or {}
     # A source whose hardware or library is not here is neither up nor down.
     failed = [name for name, source in (document.get("sources") or {}).items() if source.get("up") is False]
+    lost = {word: agent.get(f"events_{word}") for word in ("dropped", "refused")}
     parts = (
         f"{or_absent(process.get('seconds'), duration)} observed",
         f"jax {process.get('jax') or 'unknown'}",
         process.get("platform"),
-        *(
-            f"{count(agent[key], 'event')} {word}"
-            for word in ("dropped", "refused")
-            if agent.get(key := f"events_{word}")
-        ),
+        *(f"{count(number, 'event')} {word}" for word, number in lost.items() if number),
         f"metrics at {process['address']}" if process.get("address") else None,
         f"failed: {', '.join(failed)}" if failed else None,
     )
@@ -315,21 +312,19 @@ def _executables(document: Document, reasons: ReasonsBelow) -> TextTable:
     """The executables with the most device time, of which anything is known."""
     columns = [each for each in tables.EXECUTABLES if each.title not in {"bytes", "FLOP/s", "attainable"}]
     told = [column for column in columns if column.title not in {"function", "executable"}]
-    rows, silent = list[dict[str, Any]](), 0
-    for each in sorted(document.get("executables") or [], key=executable_size, reverse=True):
-        is_sample = each.get("source") == "sampled" and each.get("runs") is not None
-        row = {**each, "runs_reason": each.get("runs_reason") or (SAMPLED if is_sample else None)}
-        if all(words(column, row) in {"", *NO_VERDICT} for column in told):
-            silent += 1
-        else:
-            rows.append(row)
-    smaller = len(rows[MAX_EXECUTABLES:])
-    left = ((f"{smaller} smaller ones", smaller), (f"{silent} of which nothing is known", silent))
-    caption = " and ".join(what for what, number in left if number)
+    found = sorted(document.get("executables") or [], key=executable_size, reverse=True)
+    rows = [row for row in found if any(words(column, row) not in {"", *NO_VERDICT} for column in told)]
+    left = (
+        (len(rows[MAX_EXECUTABLES:]), "smaller ones"),
+        (len(found) - len(rows), "of which nothing is known"),
+    )
+    caption = " and ".join(f"{number} {what}" for number, what in left if number)
     caption += " are not shown" if caption else ""
-    kept = rows[:MAX_EXECUTABLES]
+    kept = [dict(row) for row in rows[:MAX_EXECUTABLES]]
     several = Counter(row.get("function") for row in kept)
     for row in kept:
+        if row.get("source") == "sampled" and row.get("runs") is not None:
+            row["runs_reason"] = row.get("runs_reason") or SAMPLED
         names = str(row.get("function")), str(row.get("executable"))[:8]
         row["title"] = " ".join(names[: several[row.get("function")]])
     cells = reasons.cells("title")

@@ -6,7 +6,6 @@ are code, and of which lines below the first are particulars; None stands for wh
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -98,16 +97,10 @@ def plain_table(
 
 def sorted_rows(rows: Sequence[Row], column: Column, *, descending: bool) -> list[Row]:
     """The rows sorted by a column; rows whose value is not known come last in either direction. Stable."""
-    known = [row for row in rows if _value(row, column) is not None]
-    rest = [row for row in rows if _value(row, column) is None]
-    return sorted(known, key=lambda row: _value(row, column) or 0.0, reverse=descending) + rest
-
-
-def _value(row: Row, column: Column) -> Value:
-    if column.value is None:
-        return words(column, row).casefold() or None
-    value = column.value(row)
-    return None if isinstance(value, float) and math.isnan(value) else value
+    value = column.value or (lambda row: words(column, row).casefold() or None)
+    known = [row for row in rows if value(row) is not None]
+    rest = [row for row in rows if value(row) is None]
+    return sorted(known, key=lambda row: value(row) or 0.0, reverse=descending) + rest
 
 
 # --- loops ---

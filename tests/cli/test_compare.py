@@ -67,7 +67,7 @@ def test_what_is_within_the_noise_does_not_fail(tmp_path: Path) -> None:
         (["a.json", "last~1"], "last~1: not so many runs have left a record"),
         (["a.json", "nowhere.json"], "'nowhere.json' is no file, and no kept run's name begins so"),
         (["a.json", "text.json"], "text.json is no JSON"),
-        (["a.json", "empty"], "no folder of a run in this directory"),
+        (["a.json", "empty"], "no run has left a record in empty"),
         (["a.json", "/dev/zero"], "cannot read /dev/zero"),
         (["a.json", "a.json", "--fail-if-slower", "5"], "give a percentage, such as 5%"),
         (["a.json", "a.json", "--fail-if-slower"], "expected one argument"),

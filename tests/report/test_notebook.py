@@ -8,7 +8,7 @@ from jaxobs.model.cost import AT_MOST, Cost, ModuleCost
 from jaxobs.report.comparison import NOTHING, compare
 from jaxobs.report.measured_run import measured_run
 from jaxobs.report.snapshot import Snapshot, absent_snapshot
-from jaxobs.roofline_model.bounds import Utilization, bound_time
+from jaxobs.roofline_model.bounds import bound_time
 from tests.report.made_up import record, windows
 from tests.report.markup_reading import Read
 from tests.sample_document import device_time, document
@@ -41,7 +41,7 @@ def test_a_cost_shows_its_work_by_unit_and_type():
 def test_a_measured_run_stands_under_its_roof():
     peaks = peaks_for("NVIDIA H100 80GB HBM3", "gpu")
     bound = bound_time(WORK, peaks)
-    run = measured_run(ModuleCost("", WORK, ()), bound, 0.004, None, 9, Utilization(0.5, 0.5, None), peaks)
+    run = measured_run(ModuleCost("", WORK, ()), bound, 0.004, None, 9, peaks)
     read = Read(run._repr_html_())
     [mark] = read.all("svg", class_="mark")
     assert float(mark["data-flops-per-second"] or 0) == pytest.approx(run.achieved_flops_per_second)
@@ -54,8 +54,7 @@ def test_work_that_is_no_lower_bound_is_not_said_to_be_one():
     peaks = peaks_for("NVIDIA H100 80GB HBM3", "gpu")
     work = Cost({"bfloat16": 2e12}, bytes=3e9, exact=False, inexact_reasons=(f"a loop; {AT_MOST}",))
     for cost, said in ((WORK, "a lower bound: the work of custom<call>"), (work, "not exact: a loop")):
-        bound, nothing = bound_time(cost, peaks), Utilization(None, None, None)
-        run = measured_run(ModuleCost("", cost, ()), bound, 0.004, None, 9, nothing, peaks)
+        run = measured_run(ModuleCost("", cost, ()), bound_time(cost, peaks), 0.004, None, 9, peaks)
         assert f"The work is {said}" in Read(run._repr_html_()).text
 
 

@@ -86,9 +86,6 @@ _HOST: Final = (
           (Query(of_process("jaxobs_process_threads"), RANK + " threads"),
            Query(of_process("jaxobs_process_open_files"), RANK + " files", "B"),
            Query(of_process("jaxobs_process_open_files_limit"), RANK + " files' limit", "C"))),
-    Chart("Context switches", "A second. Many involuntary ones: others want the same processors.",
-          (Query(by("max", f"{PROCESS}, kind", rate("jaxobs_process_context_switches_total")), RANK + " {{kind}}"),
-           Query(_host_rate("jaxobs_host_context_switches_total"), "{{host}} all", "B"))),
 )  # fmt: skip
 
 _ITSELF: Final = (

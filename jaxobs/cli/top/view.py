@@ -54,13 +54,8 @@ _STYLES: Final = {
 
 def styled(lines: Iterable[Line]) -> Text:
     """The lines with their colours; brackets in names are no markup."""
-    text = Text()
-    for number, line in enumerate(lines):
-        if number:
-            text.append("\n")
-        for span in line:
-            text.append(span.text, style=_STYLES.get(span.style, ""))
-    return text
+    styles = ([(span.text, _STYLES.get(span.style, "")) for span in line] for line in lines)
+    return Text("\n").join(Text.assemble(*line) for line in styles)
 
 
 _SHORTENED: Final = 14
