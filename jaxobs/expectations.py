@@ -27,6 +27,7 @@ from jaxobs.vocabulary.units import count, digits, times
 RECOMPILATIONS: Final = "recompilations"
 FIGURES: Final = (RECOMPILATIONS, *OF_A_LOOP)
 """What can be expected: recompilations, counted while the expectation is open, and a loop's figures in the snapshot."""
+THERE_ARE: Final = f"there are {', '.join(FIGURES)}"
 
 ANSWER_SECONDS: Final = 5.0
 """How long the agent is waited for: as for its address, since it may just have been started."""
@@ -66,17 +67,13 @@ class Bound(NamedTuple):
 def read_bounds(figures: Mapping[str, Any]) -> list[Bound]:
     """Each expectation, such as `mfu=">=0.3"` or `recompilations=0`. Raises ValueError naming what cannot be read."""
     if not figures:
-        raise ValueError(
-            f"expect() needs something to expect, such as recompilations=0; there are {', '.join(FIGURES)}"
-        )
+        raise ValueError(f"expect() needs something to expect, such as recompilations=0; {THERE_ARE}")
     return [_read_bound(name, value) for name, value in figures.items()]
 
 
 def _read_bound(name: str, value: Any) -> Bound:
     if name not in FIGURES:
-        raise ValueError(
-            f"expect({name}=…): no such figure{meant(name, FIGURES)}; there are {', '.join(FIGURES)}"
-        )
+        raise ValueError(f"expect({name}=…): no such figure{meant(name, FIGURES)}; {THERE_ARE}")
     if type(value) is int and name == RECOMPILATIONS:
         return Bound(name, "==", value)
     found = BOUND.fullmatch(value) if isinstance(value, str) else None
@@ -214,9 +211,8 @@ class Expected:
         if unknown and not (bound.sign in UPPER and self._count > bound.number):
             yield f"{expected}, and it is not known: {unknown}"
         elif not bound.holds(self._count):
-            lines = [
-                line + (f" ({times(often)})" if often > 1 else "") for line, often in self._lines.items()
-            ]
+            seen = self._lines.items()
+            lines = [line if number == 1 else f"{line} ({times(number)})" for line, number in seen]
             others = self._count - self._lines.total()
             lines += [f"and {others} more"] if others else []
             yield "\n  ".join([f"{expected}, and there were {self._count}", *lines])

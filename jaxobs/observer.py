@@ -254,7 +254,7 @@ class Observer:
     def values(self) -> dict[str, float]:
         """The newest figures as a flat dictionary (`jaxobs/mfu`, `jaxobs/bottleneck/compute`), to log beside a loss.
 
-        Cheap enough for every step: it is what the agent sent last, at most some three seconds old. The first call asks
+        Cheap enough for every step: it is what the agent sent last, at most some two intervals old. The first call asks
         for them at once and returns none. What is not known is absent: `report.values.flat_values` says what there is.
         """
         return self._side.sender.requests.values()

@@ -75,9 +75,6 @@ ROWS_BETWEEN_PAUSES = 256
 KEYS_BETWEEN_PAUSES = 16
 """Arrays counted, and kinds of arrays named with their lines, between two calls of `between`: some 0.3 ms each."""
 
-Kind = tuple[tuple[int, ...], Any]
-"""Shape and type."""
-
 Place = str | int
 """A sharding by its identity, as comparing two runs Python of JAX and of the user's axis names. All on one device in one
 kind of memory are one, by their text: JAX makes one for each array."""
@@ -172,7 +169,7 @@ class Census:
         self._by_line: dict[str, list[int]] = {}
         shardings: dict[Place, Any] = {}
         counts = _counted(listing, shardings, between)
-        for position, (((shape, dtype), place, traceback), count) in enumerate(counts.items()):
+        for position, ((shape, dtype, place, traceback), count) in enumerate(counts.items()):
             self._add(shape, dtype, shardings[place], traceback, count)
             if position % KEYS_BETWEEN_PAUSES == 0:
                 between()
@@ -203,22 +200,17 @@ class Census:
 
 def _counted(
     listing: Listing, shardings: dict[Place, Any], between: Callable[[], None]
-) -> dict[tuple[Kind, Place, Any], int]:
-    """The number of arrays by kind, place and traceback. Adds a sharding of each place to `shardings`."""
-    counts: dict[tuple[Kind, Place, Any], int] = {}
-    kinds: dict[int, Kind] = {}
-    equal: dict[Kind, Kind] = {}
+) -> dict[tuple[tuple[int, ...], Any, Place, Any], int]:
+    """The number of arrays by shape, type, place and traceback. Adds a sharding of each place to `shardings`."""
+    counts: dict[tuple[tuple[int, ...], Any, Place, Any], int] = {}
     places: dict[int, Place] = {}
     rows = zip(listing.avals, listing.shardings, listing.tracebacks, strict=True)
     for row, (aval, sharding, traceback) in enumerate(rows):
-        if (kind := kinds.get(id(aval))) is None:
-            kind = aval.shape, aval.dtype
-            kind = kinds[id(aval)] = equal.setdefault(kind, kind)
         if (place := places.get(id(sharding))) is None:
             on_one = type(sharding).__name__ == ONE_DEVICE
             place = places[id(sharding)] = layout_text(sharding) if on_one else id(sharding)
             shardings.setdefault(place, sharding)
-        key = kind, place, traceback
+        key = aval.shape, aval.dtype, place, traceback
         counts[key] = counts.get(key, 0) + 1
         if row % ROWS_BETWEEN_PAUSES == 0:
             between()

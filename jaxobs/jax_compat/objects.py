@@ -37,6 +37,15 @@ def is_of(kind: type, *packages: str) -> bool:
     return type(module) is str and module.partition(".")[0] in packages
 
 
+def own_attributes(thing: Any) -> dict[str, Any] | None:
+    """The attributes of an object, without a call of its type's `__getattr__`; None for one that has none of its own."""
+    try:
+        found = object.__getattribute__(thing, "__dict__")
+    except AttributeError:  # of a type with slots
+        return None
+    return found if type(found) is dict else None
+
+
 def clipped(text: str) -> str:
     """The text, cut to at most TEXT_LENGTH characters."""
     return text if len(text) <= TEXT_LENGTH else f"{text[: TEXT_LENGTH - 1]}…"
@@ -70,10 +79,8 @@ def mesh_text(mesh: Any) -> str:
     if not devices:
         return clipped(f"({text})")
     numbers = [device.id for device in devices]
-    if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
-        which = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
-    else:
-        which = ",".join(map(str, numbers))
+    in_a_row = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    which = f"{numbers[0]} to {numbers[-1]}" if in_a_row else ",".join(map(str, numbers))
     return clipped(f"({text}) on {devices[0].platform}:{which}")
 
 

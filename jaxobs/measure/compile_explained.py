@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from types import FrameType, MethodType
+from types import FrameType
 from typing import Any, Final
 
 from jaxobs.cost_model.contents import module_contents
@@ -20,7 +19,6 @@ from jaxobs.model.clock import perf_counter
 from jaxobs.model.contents import MIN_CONSTANT_BYTES, Constant, Contents, largest
 from jaxobs.model.figure import Figure, figure
 from jaxobs.plugin.frames import MAX_FRAMES, stack_of
-from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.threads import Flag, Thread
 from jaxobs.probe.stack import USER, line_of, owner_of
 from jaxobs.report.compile_explained import CompileExplanation
@@ -30,9 +28,6 @@ SAMPLED_EACH: Final = 0.01
 on time; one of a stack of 200 frames takes 0.1 ms."""
 
 IN_JAX: Final = "(JAX, in no line of yours)"
-
-MAX_SEARCHED: Final = 10_000
-"""Parts of a variable that are looked at for the name of a constant; of one with more, such as tokens, none is."""
 
 KNOWN_ALREADY: Final = (
     "JAX had done it before in this process: ask before the first call, or after `jax.clear_caches()`"
@@ -76,7 +71,7 @@ def explain_compile(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
         trace_lines=samples.by_line(trace.value),
         equations=equations(traced.jaxpr, {}),
         module_bytes=size,
-        contents=replace(contents, constants=largest(_constants(function, traced.jaxpr))),
+        contents=replace(contents, constants=largest(_constants(traced.jaxpr))),
     )
 
 
@@ -192,33 +187,8 @@ def _line(frames: list[FrameType]) -> str:
     return IN_JAX
 
 
-def _constants(function: Any, closed: Any) -> Iterator[Constant]:
-    """The large arrays in a jaxpr and its inner ones, each with its variable and the line that uses it."""
+def _constants(closed: Any) -> Iterator[Constant]:
+    """The large arrays in a jaxpr and its inner ones, each with the line that uses it."""
     found = {id(value): (value, line) for value, line in captured(closed, MIN_CONSTANT_BYTES, set())}
-    given = list(_captured(function)) if found else []
     for value, line in found.values():
-        name = next((name for name, variable in given if _is(variable, value)), "")
-        yield Constant(str(value.dtype), tuple(value.shape), float(value.nbytes), name, line)
-
-
-def _is(variable: Any, value: Any) -> bool:
-    """Whether a constant is of this variable: the same array, or for NumPy's one of the same memory."""
-    import numpy as np
-
-    if variable is value or not isinstance(variable, np.ndarray):
-        return variable is value
-    return isinstance(value, np.ndarray) and np.may_share_memory(variable, value)
-
-
-def _captured(function: Any) -> Iterator[tuple[str, Any]]:
-    """What a function reads from around it, each leaf with the expression by which it reads it."""
-    import jax
-
-    function = function.__func__ if isinstance(function, MethodType) else function
-    with Suppressed(TypeError, ValueError):  # no function of Python's, or a variable that has no value
-        read = inspect.getclosurevars(inspect.unwrap(function))
-        for name, variable in (*read.nonlocals.items(), *read.globals.items()):
-            with Suppressed(Exception):  # it may hold itself, and the user's types may raise anything
-                if len(jax.tree_util.tree_leaves(variable)) <= MAX_SEARCHED:
-                    for path, leaf in jax.tree_util.tree_leaves_with_path(variable):
-                        yield name + jax.tree_util.keystr(path), leaf
+        yield Constant(str(value.dtype), tuple(value.shape), float(value.nbytes), line)

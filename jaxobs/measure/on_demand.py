@@ -25,7 +25,7 @@ from jaxobs.plugin.log import warn
 from jaxobs.probe.watch.watched import Watched, state_of
 from jaxobs.report.measured_run import Roofline, measured_run
 from jaxobs.report.peak_memory import Memory
-from jaxobs.roofline_model.bounds import bound_time, model_flops_utilization, total_bound
+from jaxobs.roofline_model.bounds import bound_time, total_bound
 
 WARM_UP = 3
 MIN_BATCH_SECONDS = 0.005
@@ -96,8 +96,7 @@ def roofline(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Roof
     times = _time(jitted, args, kwargs, donated=_donates(compiled))
     quartiles = statistics.quantiles(times, n=4)
     median, spread = statistics.median(times), quartiles[2] - quartiles[0]
-    used = model_flops_utilization(module.cost, median, peaks)
-    return measured_run(module, bound, median, spread, len(times), used, peaks)
+    return measured_run(module, bound, median, spread, len(times), peaks)
 
 
 def jitted_function(function: Any, asker: str, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

@@ -61,8 +61,6 @@ class Constant:
     dtype: str
     shape: tuple[int, ...]
     bytes: float
-    name: str
-    """The variable that it was captured from; empty where none is known."""
     line: str
     """The `file:line` that uses it; empty where none is known."""
 
@@ -125,10 +123,9 @@ def constants_in_words(constants: Sequence[Mapping[str, Any]]) -> str:
     """The largest constants: type, shape, size, and where they come from as far as that is known."""
     told = []
     for each in constants:
-        name = f" `{each['name']}`" if each["name"] else ""
         line = f" used at {last_name(each['line'])}" if each["line"] else ""
         shape = ",".join(map(str, each["shape"]))
-        told.append(f"{each['dtype']}[{shape}] ({byte_size(each['bytes'])}){name}{line}")
+        told.append(f"{each['dtype']}[{shape}] ({byte_size(each['bytes'])}){line}")
     return f"captured constants: {', '.join(told)}"
 
 

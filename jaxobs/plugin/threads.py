@@ -34,8 +34,6 @@ GREENLETS = ("gevent", "eventlet")
 wait for one within a compile would let another of the job's begin the same compile, which JAX takes for a recursion."""
 
 _living: set[Thread] = set()
-_by_number: dict[int, Thread] = {}
-"""Those that have begun, by the number that `threading.get_ident()` returns on them."""
 _spent: list[float] = []
 """Seconds of processor time of each that has ended."""
 
@@ -97,8 +95,8 @@ class Thread:
     ) -> None:
         self.name = f"jaxobs-{name}"
         self.awaited = awaited
-        self.native = 0
-        """The number that the system knows it by, once it has begun."""
+        self.number = self.native = 0
+        """What `threading.get_ident()` returns on it, and the number that the system knows it by, once it has begun."""
         self._ended = Flag()
         if not threading.main_thread().is_alive():  # from Python 3.12 on it says so itself
             raise RuntimeError("can't create new thread at interpreter shutdown")
@@ -118,15 +116,13 @@ class Thread:
         return self._ended.wait(timeout)
 
     def _run(self, life: Callable[..., None], *arguments: object) -> None:
-        number, self.native = _thread.get_ident(), threading.get_native_id()
-        _by_number[number] = self
+        self.number, self.native = _thread.get_ident(), threading.get_native_id()
         try:
             life(*arguments)
         except BaseException as error:  # noqa: BLE001  # a traceback on the job's console is nothing of the job's
             warn(f"the thread {self.name} has ended: {described(error)}")
         finally:
             del life, arguments
-            _by_number.pop(number, None)
             _living.discard(self)
             with contextlib.suppress(OSError):  # a sandbox of the job's may forbid to ask for it
                 _spent.append(thread_time())
@@ -152,7 +148,7 @@ def cpu_seconds() -> float:
 
 def is_ours(number: int) -> bool:
     """Whether a thread is one of ours, by what `threading.get_ident()` returns on it."""
-    return number in _by_number
+    return number in [thread.number for thread in living()]
 
 
 def join_all() -> None:
@@ -191,10 +187,10 @@ def _hide_from_threading() -> None:
         __qualname__ = listed.__qualname__
         hides_jaxobs = True
 
-        def __init__(self, names: dict[str, Any] = names, ours: dict[int, Thread] = _by_number) -> None:
+        def __init__(self, names: dict[str, Any] = names, ours: set[Thread] = _living) -> None:
             with names["_active_limbo_lock"]:  # which `enumerate()` takes
                 super().__init__()
-                own = ours.get(self.ident)
+                own = {thread.number: thread for thread in list(ours)}.get(self.ident)
                 if own is not None:
                     self.name = own.name
                     names["_active"].pop(self.ident, None)
@@ -202,5 +198,5 @@ def _hide_from_threading() -> None:
     names["_DummyThread"] = _DummyThread
 
 
-for table in (_living, _by_number, _spent):  # a child has none of them
+for table in (_living, _spent):  # a child has none of them
     os.register_at_fork(after_in_child=table.clear)

@@ -42,7 +42,7 @@ ROWS: dict[int, Row] = {
     )),
     6: Row("memory_stats raises, is None, lacks keys", (
         "plugins/memory/test_devices.py::test_a_device_that_tells_nothing_has_no_figures",
-        "plugins/memory/test_devices.py::test_a_backend_that_fails_is_let_alone_ever_longer",
+        "plugins/memory/test_devices.py::test_a_backend_that_fails_is_let_alone_for_a_while",
         "plugins/memory/test_devices.py::test_nothing_of_jax_is_called_while_a_backend_is_let_alone",
     )),
     7: Row("the OTLP endpoint refuses", (

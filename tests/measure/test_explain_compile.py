@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import jaxobs
-from jaxobs.measure.compile_explained import KNOWN_ALREADY, MAX_SEARCHED
+from jaxobs.measure.compile_explained import KNOWN_ALREADY
 from jaxobs.report.compile_explained import MOSTLY
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +104,7 @@ def test_equations_count_at_each_place_that_uses_them() -> None:
 
 
 @pytest.mark.usefixtures("_any_compile_is_long")
-def test_captured_arrays_are_told_with_their_variables_and_lines() -> None:
+def test_captured_arrays_are_told_with_their_lines() -> None:
     folded = jnp.asarray(TABLE) * 2.0
 
     def function(x: jax.Array) -> jax.Array:
@@ -113,21 +113,16 @@ def test_captured_arrays_are_told_with_their_variables_and_lines() -> None:
 
     first = function.__code__.co_firstlineno
     found = jaxobs.explain_compile(jax.jit(function), ROWS)
-    named = {constant.name: constant for constant in found.contents.constants}
-    assert set(named) == {
-        "TABLE",
-        "PARAMETERS['layers'][0]",
-        "folded",
-    }  # the compiler has folded the last one
-    assert {(each.dtype, each.shape, each.bytes) for each in named.values()} == {
+    constants = found.contents.constants  # the compiler has folded the last one
+    assert [(each.dtype, each.shape, each.bytes) for each in constants] == [
         ("float32", (512, 1024), 2.0 * 2**20)
-    }
-    assert named["TABLE"].line == f"{__file__}:{first + 1}"
-    assert named["folded"].line == f"{__file__}:{first + 2}"
+    ] * 3
+    lines = [each.line for each in constants]
+    assert sorted(lines) == [f"{__file__}:{first + at}" for at in (1, 1, 2)]
     assert re.search(
         r"6 MiB of a program that took .* to lower and compile: pass captured arrays", str(found)
     )
-    assert "`TABLE` used at test_explain_compile.py:" in str(found)
+    assert "used at test_explain_compile.py:" in str(found)
 
 
 class Model:
@@ -141,36 +136,13 @@ class Model:
         return x @ self.weights
 
 
-def test_arrays_that_no_variable_of_the_function_holds_are_told_by_their_line() -> None:
+def test_arrays_that_no_variable_of_the_function_holds_are_told_too() -> None:
     model, array = Model(), jnp.asarray(TABLE)
     for function in (model, model.method, functools.partial(jnp.matmul, b=array), lambda x: model(x) + 1):
         (constant,) = jaxobs.explain_compile(function, ROWS).contents.constants
-        assert constant.name == ""
         assert constant.bytes == TABLE.nbytes
     assert f"{__file__}:" in jaxobs.explain_compile(model.method, ROWS).contents.constants[0].line
     assert jaxobs.explain_compile(model, ROWS).function == "Model"
-
-
-class Raising:
-    @property
-    def nbytes(self) -> int:
-        raise RuntimeError("computed on demand")
-
-    def __getattr__(self, name: str) -> Any:
-        raise RuntimeError(name)
-
-
-def test_odd_variables_are_passed_over_in_the_search_for_names() -> None:
-    raising, mixed, itself = Raising(), {1: 1, "one": 2}, list[Any]()
-    itself.append(itself)
-    tokens = [Raising()] * (MAX_SEARCHED + 1)
-
-    def function(x: jax.Array) -> jax.Array:
-        odd = [raising, mixed, itself, tokens]
-        return x @ TABLE * len(odd)
-
-    (constant,) = jaxobs.explain_compile(function, ROWS).contents.constants
-    assert constant.name == "TABLE"
 
 
 def test_what_is_small_is_not_told() -> None:
@@ -233,7 +205,7 @@ def test_it_is_plain_data_text_and_html() -> None:
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert document["seconds"]["cache_write"] is None
     assert document["seconds"]["cache_write_reason"]
-    assert document["contents"]["constants"][0]["name"] == "TABLE"
+    assert document["contents"]["constants"][0]["shape"] == [512, 1024]
     assert document["advice"] == list(found.advice())
     assert found._repr_html_() == f"<pre>{str(found).replace('<lambda>', '&lt;lambda&gt;')}</pre>".replace(
         "'", "&#x27;"

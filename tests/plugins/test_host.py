@@ -7,7 +7,6 @@ import os
 import resource
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,57 +95,6 @@ def test_a_process_that_has_gone_leaves_the_hosts_values() -> None:
     assert not any(name.startswith("jaxobs_process_") for name in told)
     assert "jaxobs_host_memory_available_bytes" in told
     assert not any(math.isnan(value) for value in collected(collector).values())
-
-
-def test_context_switches_are_those_of_the_process(collector: HostCollector) -> None:
-    def series() -> dict[tuple[str, tuple[str, ...]], float]:
-        return {(value.metric, value.labels): value.value for value in collector.collect()}
-
-    first = series()
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    assert first["jaxobs_process_context_switches_total", ("voluntary",)] <= used.ru_nvcsw
-    for _ in range(200):
-        time.sleep(0.0001)  # gives up the processor
-    second = series()
-    assert second["jaxobs_process_context_switches_total", ("voluntary",)] >= 100
-    assert second["jaxobs_host_context_switches_total", ()] >= 100
-
-
-def test_context_switches_are_those_of_all_threads(collector: HostCollector) -> None:
-    name, labels = "jaxobs_process_context_switches_total", ("voluntary",)
-
-    def counted() -> float:
-        found = [each for each in collector.collect() if (each.metric, each.labels) == (name, labels)]
-        return found[0].value
-
-    counted()
-    before, over, read = resource.getrusage(resource.RUSAGE_SELF), threading.Event(), threading.Event()
-
-    def give_up() -> None:
-        for _ in range(300):
-            time.sleep(0.0001)
-        over.set()
-        read.wait(30)
-
-    thread = threading.Thread(target=give_up)
-    thread.start()
-    assert over.wait(30)
-    grown = counted()
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before.ru_nvcsw
-    read.set()
-    thread.join()
-    # A thread that loses its processor as it begins to sleep, until the time is over, has not given it up.
-    assert 150 <= grown == pytest.approx(used, abs=30)
-    assert counted() < 150, "what an ended thread did is not counted again"
-
-
-def test_what_the_host_did_before_this_run_is_not_the_runs() -> None:
-    before = psutil.cpu_stats().ctx_switches
-    collector = HostCollector()
-    collector.start(agent_of(os.getpid()))
-    assert (
-        collected(collector)["jaxobs_host_context_switches_total"] <= psutil.cpu_stats().ctx_switches - before
-    )
 
 
 def test_one_value_that_the_system_refuses_leaves_the_others(

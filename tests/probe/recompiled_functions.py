@@ -26,22 +26,6 @@ def new_lambda_each_time() -> None:
 
 
 @case
-def new_lambda_with_another_default() -> None:
-    for i in (2, 3):
-        jax.jit(lambda x, i=i: x * i)(x)
-
-
-@case
-def new_function_with_another_keyword_default() -> None:
-    for rate in (0.1, 0.2):
-
-        def step(x: Any, *, rate: float = rate) -> Any:
-            return x * rate
-
-        jax.jit(step)(x)
-
-
-@case
 def new_lambda_with_another_array_and_shape() -> None:
     for size in (8, 9):
         jax.jit(lambda x, w=jnp.ones(16): x * w)(jnp.ones((size, 16)))  # noqa: B008  # another each time

@@ -261,8 +261,8 @@ def test_a_pytree_with_arrays_is_given_back_as_it_is_with_a_warning() -> None:
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "True Linear\n"), done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "obs.watch" in line]
-    assert "a pytree with 1 arrays" in line
-    assert "watch the jitted function that takes it as an argument" in line
+    assert "a pytree with arrays" in line
+    assert "watch the jitted functions that it calls, or that take it as an argument" in line
 
 
 def test_messages_and_source_lines_of_jax_name_the_users_line(observed: Any) -> None:

@@ -89,8 +89,9 @@ def test_an_object_with_attributes_that_is_not_jitted_is_given_back_with_a_warni
     outcome = run(WITH_STATE)
     assert (outcome.status, outcome.stdout) == (0, "True 2\n"), outcome.stderr
     assert outcome.stderr == (
-        "jaxobs: obs.watch(Trainer) does nothing: this callable is an object with attributes, which would be set on what "
-        "watches it and not on the object; watch the jitted functions that it calls\n"
+        "jaxobs: obs.watch(Trainer) does nothing: this callable is a pytree with arrays or an object with attributes, "
+        "which its own methods, jax.grad and checkpoints would miss in what stands in for it; watch the jitted functions "
+        "that it calls, or that take it as an argument, such as your train step\n"
     )
 
 

@@ -61,13 +61,6 @@ VARIABLES = ("XLA_", "JAX_", "JAXOBS_", "TF_GPU_ALLOCATOR", "TF_FORCE_UNIFIED_ME
              "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # fmt: skip
 """Beginnings of the names of environment variables that configure JAX, XLA, jaxobs and the devices JAX sees."""
 
-FILES = {
-    "summary.txt": "this text",
-    "error.txt": "the error and where it was raised",
-    "report.json": "all that is in this text, and more of it",
-    "allocations.pprof": "allocation profile: pprof -top allocations.pprof",
-}
-
 SHOWN = 10
 
 MEMORY = (*tables.MEMORY, figure("largest free block", "largest_free_bytes", byte_size))
@@ -161,8 +154,7 @@ def gather(
         "allocations.pprof": profile,
     }
     there = {file: content for file, content in files.items() if content}
-    listed = {file: what for file, what in FILES.items() if file in there or file == "summary.txt"}
-    summary = parts.get("summary.txt", lambda: summary_text(report, listed).encode())
+    summary = parts.get("summary.txt", lambda: summary_text(report).encode())
     return {"summary.txt": summary or f"{found.type}: {found.message}\n{parts.missing}\n".encode()} | there
 
 
@@ -198,12 +190,9 @@ def blame(function: str | None, executables: Any, requested: int | None) -> str:
         entry, part = matching
         called = f"{entry['function']}, {entry['executable'] or 'without a known hash'}"
         if function is None:  # an eager operation may have asked for as much
-            # The call returns before the device is done, so its error is raised where the result is used.
-            unwatched = "" if entry.get("source") == "watched" else ", or that was not watched"
-            return (
-                f"perhaps {called}: its {part} is as large as what was asked for; the error came after the call"
-                + unwatched
-            )
+            # An error may be raised after a watched call, where its result is used.
+            said = "the error came out of no watched call"
+            return f"perhaps {called}: its {part} is as large as what was asked for; {said}"
         return f"{called}: what was asked for is its {part}"
     if function is None:
         return NOT_WATCHED
@@ -273,10 +262,10 @@ def _masked(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: masked(name, value) for name, value in settings.items()}
 
 
-def summary_text(report: Mapping[str, Any], files: Mapping[str, str]) -> str:
-    """The summary's text. `report` is what `evidence` gathers; any part may be missing. `files`: what is in each."""
-    sections = [section(report) for section in (_head, _memory, _executables, _peak, _arrays)]
-    return "\n\n".join(filter(None, (*sections, _files(files, report["missing"])))) + "\n"
+def summary_text(report: Mapping[str, Any]) -> str:
+    """The summary's text. `report` is what `gather` gathers; any part may be missing."""
+    sections = (section(report) for section in (_head, _memory, _executables, _peak, _arrays, _missing))
+    return "\n\n".join(filter(None, sections)) + "\n"
 
 
 def _head(report: Mapping[str, Any]) -> str:
@@ -337,7 +326,5 @@ def _table(columns: Sequence[Column], rows: Sequence[Row], title: str) -> str:
     return to_text([plain_table(known_columns(columns, rows), rows, title=title)]) if rows else ""
 
 
-def _files(files: Mapping[str, str], missing: Mapping[str, str]) -> str:
-    lines = [f"  {name:<20}{what}" for name, what in files.items()]
-    lines += [f"  {name:<20}not there: {reason}" for name, reason in missing.items()]
-    return "in this directory\n" + "\n".join(lines)
+def _missing(report: Mapping[str, Any]) -> str:
+    return "\n".join(f"  {name:<20}not there: {reason}" for name, reason in report["missing"].items())

@@ -126,13 +126,9 @@ def start_agent_process() -> AgentProcess:
 
 def _start_unseen(command: list[str]) -> bool:
     """Have `command` run in the background by a process that nobody sees. False where that cannot be done here."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if (
-        not (hasattr(libc, "clone") and hasattr(libc, "prctl") and os.access("/bin/sh", os.X_OK))
-        or _system_runs()
-        or not _has_a_directory()
-    ):
+    if not os.access("/bin/sh", os.X_OK) or _system_runs() or not _has_a_directory():
         return False
+    libc = ctypes.CDLL(None, use_errno=True)
     unset = [name for name in os.environ if name.startswith("PYTHON") and name not in _KEPT_VARIABLES]
     known = [name for name in unset if name.isascii() and name.isidentifier()]  # others no shell can unset
     unsetting = f"unset {' '.join(known)}; " if known else ""

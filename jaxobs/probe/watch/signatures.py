@@ -22,7 +22,7 @@ from typing import Any
 
 from jaxobs.jax_compat.arrays import are_ready, is_askable, is_deleted
 from jaxobs.jax_compat.jit import is_tracer
-from jaxobs.jax_compat.objects import committed_to, is_of, name_of
+from jaxobs.jax_compat.objects import committed_to, is_of, name_of, own_attributes
 from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
 
 SMALL = 2**16
@@ -169,10 +169,8 @@ def _within(value: Any, most: int | None = None) -> list[tuple[tuple[str, Any], 
     is_leaf = getattr(sys.modules.get("jax.tree_util"), "all_leaves", None)
     if is_leaf is None or is_leaf((value,)):
         return None
-    attributes = None
-    with Suppressed(AttributeError):  # of a type with slots, whose own `__getattr__` is not called
-        attributes = object.__getattribute__(value, "__dict__")
-    if type(attributes) is not dict:
+    attributes = own_attributes(value)
+    if attributes is None:
         return None
     return [(("attribute", key), each) for key, each in itertools.islice(attributes.items(), most)]
 

@@ -44,12 +44,12 @@ def has_jitted_inside(function: Any) -> bool:
     return is_of(type(function), "flax") and FLAX_JITTED in getattr(function, "__dict__", ())
 
 
-def arrays_within(function: Any) -> int:
-    """How many arrays a callable holds as leaves of a pytree; 0 for one that is no pytree."""
+def holds_arrays(function: Any) -> bool:
+    """Whether a callable has arrays as leaves of a pytree."""
     with Suppressed(Exception):  # attributes of an object of the user's may raise anything
         kinds = [type(leaf) for path, leaf in leaves_by_path(function) if path]
-        return sum(hasattr(kind, "dtype") and hasattr(kind, "shape") for kind in kinds)
-    return 0
+        return any(hasattr(kind, "dtype") and hasattr(kind, "shape") for kind in kinds)
+    return False
 
 
 def has_state(function: Any) -> bool:
@@ -64,24 +64,15 @@ def is_watchable(function: Any, not_jitted: set[str]) -> bool:
 
     `not_jitted` holds the names about which the latter warning was given; this one's is added.
     """
-    arrays = arrays_within(function)
-    if arrays:
+    name, jitted = name_of(function), is_jitted(function)
+    if holds_arrays(function) or (has_state(function) and not jitted):
         warn(
-            f"obs.watch({name_of(function)}) does nothing: this callable is a pytree with {arrays} arrays in it, "
-            "which jax.grad, optimisers and checkpoints would not find in what watches it; watch the jitted function "
-            "that takes it as an argument, such as your train step"
+            f"obs.watch({name}) does nothing: this callable is a pytree with arrays or an object with attributes, which "
+            "its own methods, jax.grad and checkpoints would miss in what stands in for it; watch the jitted functions "
+            "that it calls, or that take it as an argument, such as your train step"
         )
         return False
-    if is_jitted(function):
-        return True
-    name = name_of(function)
-    if has_state(function):
-        warn(
-            f"obs.watch({name}) does nothing: this callable is an object with attributes, which would be set on what "
-            "watches it and not on the object; watch the jitted functions that it calls"
-        )
-        return False
-    if name not in not_jitted:
+    if not jitted and name not in not_jitted:
         not_jitted.add(name)
         warn(
             f"obs.watch({name}): this is no function of jax.jit, so its runs are seen only if what it compiles is "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import resource
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -29,62 +28,18 @@ FILES = metric("jaxobs_process_open_files", "File descriptors that the training 
 FILES_LIMIT = metric(
     "jaxobs_process_open_files_limit", "How many file descriptors the training process may have open"
 )
-PROCESS_SWITCHES = metric(
-    "jaxobs_process_context_switches_total{kind}",
-    "Turns on a processor that the training process gave up (voluntary) or lost to others (involuntary)",
-)
 PROCESS_DISK = metric(
     "jaxobs_process_disk_bytes_total{direction}",
     "What the training process caused storage to read and to write, without the page cache",
 )
 
-SINCE_ITS_START = (PROCESS_CPU, PROCESS_SWITCHES, PROCESS_DISK)
+SINCE_ITS_START = (PROCESS_CPU, PROCESS_DISK)
 """Counters that the system keeps since the process began, and so belong to the job as a whole."""
-
-
-class Job(psutil.Process):
-    """The training process with the turns on a processor that its threads have given up and lost since their beginning.
-
-    Linux counts them by thread, and `num_ctx_switches` of psutil (as of 7.2) gives those of the main thread alone.
-    """
-
-    def __init__(self, pid: int) -> None:
-        super().__init__(pid)
-        self._of_threads: dict[str, tuple[int, int]] = {}
-        """Given up and lost by each thread, when it was read last."""
-        self._in_all = 0, 0
-
-    def turns(self) -> tuple[int, int]:
-        """Given up and lost by all threads. Of one that ended, what came after its last reading is missing.
-
-        A thread takes 25 µs of the agent's time (measured).
-        """
-        before, self._of_threads = self._of_threads, {}
-        for thread in Path(f"/proc/{self.pid}/task").iterdir():
-            with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-                given, lost = map(int, _SWITCHES.findall((thread / "status").read_bytes()))
-                self._of_threads[thread.name] = given, lost
-        for name, (given, lost) in self._of_threads.items():
-            known = before.get(name, (0, 0))
-            if given < known[0] or lost < known[1]:  # another thread has the number by now
-                known = 0, 0
-            self._in_all = self._in_all[0] + given - known[0], self._in_all[1] + lost - known[1]
-        return self._in_all
-
-
-_SWITCHES = re.compile(rb"^(?:non)?voluntary_ctxt_switches:\s*(\d+)$", re.MULTILINE)
-"""Lines of /proc/…/status, the voluntary ones first (proc_pid_status(5))."""
 
 
 def _process_cpu(process: psutil.Process) -> Iterator[Sample]:
     times = process.cpu_times()
     yield PROCESS_CPU, (), times.user + times.system
-
-
-def _process_switches(process: Job) -> Iterator[Sample]:
-    given_up, lost = process.turns()
-    yield PROCESS_SWITCHES, ("voluntary",), given_up
-    yield PROCESS_SWITCHES, ("involuntary",), lost
 
 
 def _process_disk(process: psutil.Process) -> Iterator[Sample]:
@@ -98,14 +53,13 @@ def _files_limit(process: psutil.Process) -> Iterator[Sample]:
     yield FILES_LIMIT, (), None if soft == resource.RLIM_INFINITY else soft
 
 
-PROCESS_QUERIES: tuple[Query[Job], ...] = (
+PROCESS_QUERIES: tuple[Query[psutil.Process], ...] = (
     Query((PROCESS_CPU,), _process_cpu),
     Query((USABLE_CPUS,), lambda process: [(USABLE_CPUS, (), len(process.cpu_affinity() or ()))]),
     Query((RESIDENT,), lambda process: [(RESIDENT, (), process.memory_info().rss)]),
     Query((THREADS,), lambda process: [(THREADS, (), process.num_threads())]),
     Query((FILES,), lambda process: [(FILES, (), process.num_fds())]),
     Query((FILES_LIMIT,), _files_limit),
-    Query((PROCESS_SWITCHES,), _process_switches),
     Query((PROCESS_DISK,), _process_disk),
 )
 
@@ -117,7 +71,6 @@ HOST_MEMORY_AVAILABLE = metric(
 )
 HOST_MEMORY_TOTAL = metric("jaxobs_host_memory_total_bytes", "Physical memory of the host")
 SWAP = metric("jaxobs_host_swap_used_bytes", "Memory of the host that lies on disk")
-HOST_SWITCHES = metric("jaxobs_host_context_switches_total", "Context switches of the host during this run")
 HOST_DISK = metric("jaxobs_host_disk_bytes_total{direction}", "Traffic with the host's disks during this run")
 HOST_NETWORK = metric(
     "jaxobs_host_network_bytes_total{direction}",
@@ -207,7 +160,6 @@ HOST_QUERIES: tuple[Query[Machine], ...] = (
     Query((CPUS,), lambda _: [(CPUS, (), psutil.cpu_count())]),
     Query((HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL), _host_memory),
     Query((SWAP,), lambda _: [(SWAP, (), psutil.swap_memory().used)]),
-    Query((HOST_SWITCHES,), lambda _: [(HOST_SWITCHES, (), psutil.cpu_stats().ctx_switches)]),
     Query((HOST_DISK,), _host_disk),
     Query((HOST_NETWORK,), _host_network),
 )
@@ -282,7 +234,7 @@ class HostCollector(Collector):
         process = Fields(PROCESS_QUERIES, whole=SINCE_ITS_START, unsupported=_UNSUPPORTED)
         host, fields = Machine(), Fields(HOST_QUERIES, unsupported=_UNSUPPORTED)
         fields.collect(host)  # the baseline of values that are differences
-        self._subjects = [(Job(pid), process), (host, fields)]
+        self._subjects = [(psutil.Process(pid), process), (host, fields)]
         for controller, queries in CGROUP_QUERIES.items():
             # Perhaps there are no control groups, or they are not mounted here.
             with suppress(OSError, LookupError, ValueError):

@@ -1,7 +1,7 @@
 """Probe `memory`: samples device memory, the memory of the process, and which arrays hold it, on a thread of jaxobs.
 
 It queries the backend that the job has made, and makes none itself. After a backend has failed, nothing of JAX is
-called for a pause that doubles with each failure in a row.
+called for a pause.
 
 Listing the arrays is one call that holds the interpreter lock and cannot be split. So they are not listed where they are
 too many, by their approximate number, which is known without listing them.
@@ -119,10 +119,9 @@ def not_counted(reason: str) -> LiveArraysCounted:
     return LiveArraysCounted(None, None, (), (), 0.0, reason, now())
 
 
-FIRST_PAUSE_SECONDS = 2.0
-LONGEST_PAUSE_SECONDS = 300.0
-"""A backend that failed is queried again after the first pause, which doubles with each
-further failure up to the longest."""
+PAUSE_SECONDS = 30.0
+"""A backend that failed is queried again after this pause: one that is shutting down is then gone, and twice a minute
+costs nothing."""
 
 IN_THE_PROCESS = "its arrays lie in the memory of the process"
 NOTHING_TOLD = "the backend tells no memory statistics"
@@ -138,7 +137,6 @@ class MemoryProbe(Probe):
         self._job: Job | None = None
         self._census = ArrayCensus()
         self._known: set[int] = set()
-        self._pause = 0.0
         self._not_before = 0.0
 
     def start(self, job: Job) -> None:
@@ -161,7 +159,6 @@ class MemoryProbe(Probe):
         except Exception as error:  # noqa: BLE001  # a backend may raise anything, and may be shutting down
             self._failed(job, error)
             return
-        self._pause = 0.0
         try:
             counted = self._census.turn()
             if counted is not None:
@@ -178,8 +175,7 @@ class MemoryProbe(Probe):
         job.emit(MemorySampled(device=allocator.device, **amounts, reason=reason, time=now()))
 
     def _failed(self, job: Job, error: Exception) -> None:
-        self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
-        self._not_before = monotonic() + self._pause
+        self._not_before = monotonic() + PAUSE_SECONDS
         reason = f"the backend failed: {described(error)}"[:300]
         job.emit(not_counted(reason))
         for device in self._known:

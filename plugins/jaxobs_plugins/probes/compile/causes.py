@@ -101,6 +101,9 @@ NO_DIFFERENCE = (
     "outside jit, or it is under jax.pmap, of which only arrays are compared"
 )
 
+CALLED_AT = (names.CALL_FILE, names.CALL_LINE, names.CALL_FUNCTION)
+"""The attributes that hold a `CallSite`."""
+
 Key = TypeVar("Key")
 Noted = TypeVar("Noted")
 
@@ -215,11 +218,7 @@ class Causes:
         """Say why the compile of `function` that has just ended was needed."""
         thread = self._thread
         site = thread.sites.pop(function, None)
-        where: Attributes = ()
-        if site is not None:
-            where = (
-                (names.CALL_FILE, site.file), (names.CALL_LINE, site.line), (names.CALL_FUNCTION, site.function)
-            )  # fmt: skip
+        where: Attributes = () if site is None else tuple(zip(CALLED_AT, site, strict=True))
         # A missing lowering means that the function was lowered before and only its executable had to be made again.
         noted = thread.lowered.pop(function, None) or thread.traced.pop(function, None)
         if noted is not None:

@@ -43,7 +43,7 @@ class Signature(NamedTuple):
     `reference` keeps from being another's; where it is a `partial`, the arguments that it binds are among the
     `statics`. `bindings` say how each argument was passed, `structure` holds (path, container) for each container among
     the arguments, `names` and `leaves` the arrays in them. `shardings` is in the order of `leaves`, and empty where it
-    was not seen. `defaults` are the function's own values for arguments that are not given.
+    was not seen.
     """
 
     function: Value
@@ -57,7 +57,6 @@ class Signature(NamedTuple):
     shardings: tuple[str, ...]
     partial: bool = False
     reference: object = None
-    defaults: tuple[tuple[str, Value], ...] = ()
 
 
 class Difference(NamedTuple):
@@ -116,11 +115,8 @@ def explain(new: Signature, earlier: Iterable[Signature]) -> Explanation:
 def differences(old: Signature, new: Signature) -> Iterator[Difference]:
     """All differences, by kind, and within each kind in the order of the arguments."""
     if old.function != new.function:
-        # Of `lambda x, i=i: …` in a loop it is told which argument makes it another.
-        defaults = [each for each in _named_values("redefined", old.defaults, new.defaults) if each.certain]
         # That a partial is another object is named only where the arguments that it binds do not differ.
-        another = Difference("redefined", None, old.function, new.function, certain=not new.partial)
-        yield from defaults or [another]
+        yield Difference("redefined", None, old.function, new.function, certain=not new.partial)
     yield from _named_values("redefined", old.options, new.options)
     yield from _named_values("static_argument", old.statics, new.statics)
     yield from _named_values("pytree", old.bindings, new.bindings)
@@ -144,18 +140,15 @@ def _named_values(
 def _structure(old: Signature, new: Signature) -> Iterator[Difference]:
     if old.structure == new.structure:
         return
-    before, now = dict(old.structure), dict(new.structure)
-    arrays_before, arrays_now = (dict(zip(each.names, each.leaves, strict=False)) for each in (old, new))
-    for path in now | before:
+    # A container that only one of the two has shows in its parent's text, unless an array was or is in its place.
+    before, now = (
+        dict[str, Value | Leaf](zip(each.names, each.leaves, strict=False)) | dict(each.structure)
+        for each in (old, new)
+    )
+    for path in dict(new.structure) | dict(old.structure):
         first, second = before.get(path), now.get(path)
-        if first is not None and second is not None:
-            if first != second:
-                yield Difference("pytree", path, first, second, first.text != second.text)
-        # A container that only one of the two has shows in its parent's text, unless an array was or is in its place.
-        elif second is not None and path in arrays_before:
-            yield Difference("pytree", path, arrays_before[path], second)
-        elif first is not None and path in arrays_now:
-            yield Difference("pytree", path, first, arrays_now[path])
+        if first is not None and second is not None and first != second:
+            yield Difference("pytree", path, first, second, first.text != second.text)
 
 
 def _leaves(old: Signature, new: Signature) -> Iterator[Difference]:

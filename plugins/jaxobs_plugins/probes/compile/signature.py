@@ -17,7 +17,6 @@ from jaxobs.jax_compat.objects import clipped, is_of, mesh_text, name_of, plain,
 from jaxobs_plugins.probes.compile.miss_cause import Leaf, Signature, Value
 from jaxobs_plugins.probes.compile.values import (
     bound_arguments,
-    default_arguments,
     dtype_text,
     function_text,
     value_of,
@@ -68,7 +67,6 @@ def signature_of(call: JitCall) -> Signature:
         (),
         bool(bound),
         function,
-        tuple((name, value_of(value)) for name, value in default_arguments(call.function)),
     )
 
 

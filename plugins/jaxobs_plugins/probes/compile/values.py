@@ -21,6 +21,7 @@ from jaxobs.jax_compat.objects import (
     is_of,
     mesh_text,
     name_of,
+    own_attributes,
     sharding_text,
 )
 from jaxobs_plugins.probes.compile.miss_cause import Value
@@ -123,8 +124,8 @@ def layers(function: Any) -> Iterator[Any]:
             function = function.__func__
         elif is_of(kind, "jax", "jaxlib") and hasattr(kind, "__wrapped__"):
             function = function.__wrapped__
-        else:
-            function = _wrapped_by(function)
+        else:  # a callable object, such as flax's `nnx.jit` makes by `functools.update_wrapper`, may have one
+            function = (own_attributes(function) or {}).get("__wrapped__")
             if function is None:
                 return
 
@@ -186,16 +187,6 @@ def bound_arguments(function: Any) -> list[tuple[str, Any]]:
     return [*positional, *function.keywords.items()]
 
 
-def default_arguments(function: Any) -> list[tuple[str, Any]]:
-    """The innermost function's values for arguments that are not given, by name."""
-    *_, inner = layers(function)
-    if type(inner) is not FunctionType:
-        return []
-    code, defaults = inner.__code__, inner.__defaults__ or ()
-    names = code.co_varnames[: code.co_argcount][-len(defaults) :] if defaults else ()
-    return [*zip(names, defaults, strict=False), *(inner.__kwdefaults__ or {}).items()]
-
-
 def _transformation(function: FunctionType) -> tuple[str, ...]:
     """The names of the functions in the closure of a wrapper of JAX's; empty for any other function.
 
@@ -206,15 +197,6 @@ def _transformation(function: FunctionType) -> tuple[str, ...]:
         return ()
     inner = [cell.cell_contents for cell in function.__closure__ or ()]
     return tuple(called.__code__.co_qualname for called in inner if type(called) is FunctionType)
-
-
-def _wrapped_by(thing: Any) -> Any:
-    """The `__wrapped__` of a callable object, such as flax's `nnx.jit` makes, from `functools.update_wrapper`."""
-    try:
-        attributes = object.__getattribute__(thing, "__dict__")
-    except AttributeError:
-        return None
-    return attributes.get("__wrapped__") if type(attributes) is dict else None
 
 
 def function_text(function: Any) -> str:

@@ -158,25 +158,21 @@ def _exporting(original: Any, sessions: Sessions) -> Any:
 
 def window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
     """The event that reports a session of the user's. Reads the file that the session wrote."""
+    outcome, reason, path, xspace, size = "read", "", "", trace.xspace, len(trace.xspace or b"")
     try:
-        return _window_of(trace, maximum_bytes)
+        if trace.directory is not None:
+            # The second taken off is for file systems whose times are coarse.
+            path = _newest_trace(
+                trace.directory, wall_now() / NANOSECONDS - seconds(now() - trace.start) - 1.0
+            )
+            if not path:
+                outcome, reason = "failed", f"no trace of this host was found under {trace.directory}"
+            elif (size := Path(path).stat().st_size) <= maximum_bytes:
+                xspace = Path(path).read_bytes()
+        elif xspace is None:
+            outcome, reason = "failed", "its trace was neither written to a directory nor returned as bytes"
     except OSError as error:
-        reason = f"its trace could not be read: {error}"
-        return ProfileWindow("user", "unreadable", trace.start, trace.end, 0, None, "", reason)
-
-
-def _window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
-    outcome, reason, path, xspace = "read", "", "", trace.xspace
-    if trace.directory is not None:
-        # The second taken off is for file systems whose times are coarse.
-        path = _newest_trace(trace.directory, wall_now() / NANOSECONDS - seconds(now() - trace.start) - 1.0)
-        if not path:
-            outcome, reason = "failed", f"no trace of this host was found under {trace.directory}"
-        elif Path(path).stat().st_size <= maximum_bytes:
-            xspace = Path(path).read_bytes()
-    elif xspace is None:
-        outcome, reason = "failed", "its trace was neither written to a directory nor returned as bytes"
-    size = len(xspace) if xspace is not None else Path(path).stat().st_size if path else 0
+        outcome, reason = "unreadable", f"its trace could not be read: {error}"
     if size > maximum_bytes:
         outcome, xspace = "too_large", None
         reason = f"{size} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={maximum_bytes}"
