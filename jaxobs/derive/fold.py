@@ -91,6 +91,8 @@ class Fold(Rooms):
                 self.executables.ran_untimed(steps.runs, {})
                 continue
             self.executables.release(steps.runs)
+            if (steps.loop, steps.last) in followed.open_ended:
+                self.loops.named(steps.loop).stretches.open_ended.append(steps.last)
             self._fold_steps(steps, followed.saved)
         for completed in followed.completed:
             if completed.loop in self.loops.by_name:

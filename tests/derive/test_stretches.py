@@ -294,3 +294,37 @@ def test_steps_whose_end_was_seen_do_not_stand_for_more_of_another_pace() -> Non
     rated = stretches.rated()
     assert (rated.kind, rated.steps) == (Kind.UNSEEN, 700)
     assert rated.wall == pytest.approx(13.0)
+
+
+@pytest.mark.parametrize("kind", [Kind.SEEN, Kind.TURNS])
+def test_a_turn_that_another_loop_ended_tells_no_pace_unless_its_end_was_seen(kind: Kind) -> None:
+    """Passes of ten steps of 0.1 s, after each of which the host is elsewhere for 5 s, before another loop."""
+    stretches = Stretches(lambda ended: None)
+    if kind is Kind.TURNS:
+        stretches.asked(TurnsAsked("train", 10, 10, at(0.0), 1))
+    for number in range(0, 40, 10):
+        start = 0.6 * number
+        stretches.open_ended.append(number + 9)
+        for steps in dispatched(9, start, 0.1, number):
+            stretches.steps_ended(steps)
+        stretches.steps_ended(Steps.of(step(number + 9, start + 0.9, start + 6.0, runs=(1,))))
+        if kind is Kind.SEEN:
+            stretches.completed(done(number + 4, start + 0.5))
+            stretches.completed(done(number + 8 + number % 20 // 10, start + 0.9 + number % 20 / 100))
+    told(stretches, 24.0)
+    rated = stretches.rated()
+    assert rated.kind is kind
+    assert rated.wall / rated.steps == pytest.approx(0.1)
+
+
+def test_a_completion_that_is_hardly_known_tells_no_pace() -> None:
+    stretches = Stretches(lambda ended: None)
+    for steps in dispatched(20, 0.0, 0.001):
+        stretches.steps_ended(steps)
+    for number, uncertainty in ((4, 0.0005), (9, 0.2), (14, 0.0005), (19, 0.0005)):
+        stretches.completed(
+            done(number, number / 10 + uncertainty)._replace(uncertainty=round(uncertainty * SECOND))
+        )
+    told(stretches, 3.0)
+    rated = stretches.rated()
+    assert (rated.steps, rated.wall) == (10, pytest.approx(0.9, rel=0.01))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -128,3 +129,18 @@ def test_a_sample_outside_steps_names_what_was_called_last_until_a_step_is_marke
         assert unmarked.newest == f"{RAN}{run}"
     unmarked.off = True
     assert unmarked.newest == ""
+
+
+def test_the_last_calls_before_another_function_are_asked_where_passes_are_alike() -> None:
+    """An unmarked script trains 400 steps and evaluates 90, again and again, and never marks where that begins."""
+    turns, at, asked = UnmarkedCalls(Ring(10_000)), 10**9, Counter[int]()
+    turns.give_up()
+    for _ in range(4):
+        for run, count in ((1, 400), (2, 90)):
+            for place in range(count):
+                number = turns.note(run, at, at)
+                if turns.asks(number, at) and place == count - 1:
+                    asked[run] += 1
+                    assert turns.last == number
+                at += 10**6
+    assert asked == {1: 3, 2: 3}  # all but the first, whose length nobody knew

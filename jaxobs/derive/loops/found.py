@@ -70,6 +70,14 @@ class Call(NamedTuple):
     function: str
 
 
+class Turn(NamedTuple):
+    """One turn of a loop. `is_open`: another loop's call ended it, and nobody saw when it was over before that."""
+
+    calls: list[Call]
+    end: int
+    is_open: bool
+
+
 @dataclass(slots=True)
 class Candidate:
     """A function that may be a loop's main one. `beside`: the most calls of each other function in one turn."""
@@ -81,8 +89,8 @@ class Candidate:
     found: bool = False
     last_call: int = 0
     beside: Counter[str] = field(default_factory=Counter)
-    held: list[tuple[list[Call], int]] = field(default_factory=list)
-    """Turns to be reported if this becomes a loop: the calls of each, and when it ended."""
+    held: list[Turn] = field(default_factory=list)
+    """Turns to be reported if this becomes a loop."""
 
     def is_loop(self, newest: float) -> bool:
         """Whether its turns so far make a loop; `newest`: seconds of the newest turn."""
@@ -96,12 +104,12 @@ class Candidate:
         runs of one function alone are untimed, it may have all seconds of the turns but the others'.
         """
         calls_of, timed = Counter[str](), defaultdict[str, list[float]](list)
-        for call in (call for calls, _ in self.held for call in calls):
+        for call in (call for turn in self.held for call in turn.calls):
             calls_of[call.function] += 1
             if one := seconds_of(call.run):
                 timed[call.function].append(one)
         device_seconds = {name: count * fmean(timed[name] or (0.0,)) for name, count in calls_of.items()}
-        in_each = set.intersection(*({call.function for call in calls} for calls, _ in self.held))
+        in_each = set.intersection(*({call.function for call in turn.calls} for turn in self.held))
         untimed = [function for function in in_each if not device_seconds[function]]
         if len(untimed) == 1:
             left = self.seconds - sum(device_seconds.values())
@@ -117,13 +125,15 @@ class Followed:
     """What unmarked calls turned out to be: `rows` of steps in order of time, or calls by run that belong to no loop.
 
     `saved`: nanoseconds of checkpoints within a step, by the step's loop and number. `completed`: steps whose calls the
-    device was seen to be done with before it was known that they are steps.
+    device was seen to be done with before it was known that they are steps. `open_ended`: steps, by loop and number, that
+    last in their rows until another loop's call, but may have ended before.
     """
 
     rows: StepRows = field(default_factory=list)
     outside: Counter[int] = field(default_factory=Counter)
     saved: dict[tuple[str, int], int] = field(default_factory=dict)
     completed: list[StepCompleted] = field(default_factory=list)
+    open_ended: set[tuple[str, int]] = field(default_factory=set)
 
 
 class InferredLoops:
@@ -156,6 +166,8 @@ class InferredLoops:
         self._checkpoints: deque[tuple[int, int]] = deque(maxlen=PHASES)
         self._done: int | None = None
         """When the device was done with the newest call of that turn; None where that was not seen."""
+        self._longest = 0
+        """Nanoseconds of the longest turn since the active candidate's turns follow upon each other."""
         self.steps_of_calls: dict[int, tuple[str, int]] = {}
         self._known = Followed()
         self._early: dict[int, StepCompleted] = {}
@@ -178,7 +190,9 @@ class InferredLoops:
     @property
     def undecided_since(self) -> int | None:
         """Start of the earliest call that may yet turn out to belong to a loop; None where there is no such call."""
-        begun = [candidate.held[0][0][0].start for candidate in self._candidates.values() if candidate.held]
+        begun = [
+            candidate.held[0].calls[0].start for candidate in self._candidates.values() if candidate.held
+        ]
         if self._turn and self._active is not None and not self._active.found:
             begun.append(self._turn[0].start)
         return min(begun, default=None)
@@ -235,7 +249,7 @@ class InferredLoops:
         return None
 
     def _add_call(self, call: Call) -> None:
-        end, self._done = self._end_before(call.start), None
+        done, self._done = self._done, None
         if self._turn and (call.number, call.thread) != (self._turn[-1].number + 1, self._turn[-1].thread):
             self._leave_turn()  # calls in between were lost or left out, or another thread is followed
         if not call.function:  # the event that named it was lost
@@ -248,7 +262,7 @@ class InferredLoops:
             return
         if active is None or not self._turn or called is active or called.found:
             if self._turn:
-                self._close(end, by_next_call=True)
+                self._close_before(call.start, done, alike=called is active)
                 if call.function in self._minor:  # `_close` found that out
                     self._add_call(call)
                     return
@@ -263,39 +277,49 @@ class InferredLoops:
             again = [at for at, other in enumerate(self._turn) if other.function == call.function]
             self._split(called, again[usual:])
 
-    def _end_before(self, next_call: int) -> int:
-        """When the turn under way is over if that call begins the next one: before a pause in which nothing is done.
+    def _close_before(self, next_call: int, done: int | None, *, alike: bool) -> None:
+        """Close the turn under way, as that call begins the next one. `alike`: one of the same loop.
 
-        The pause begins where the device is done with the turn's newest call, and no checkpoint is saved any more.
+        A turn ends before a pause in which nothing is done. It begins where the device is `done` with the turn's newest
+        call, and no checkpoint is saved any more. What the host does before another loop's call is no part of the turn,
+        if the others of this pass were shorter.
         """
-        saved = [stop for _, stop in self._checkpoints if stop <= next_call]
-        paused = next_call if self._done is None else max([self._done, *saved])
-        return paused if next_call - paused > MAX_GAP else next_call
+        end, ends_pass = next_call, not alike and self._longest > 0
+        if done is not None:
+            paused = max([done, *(stop for _, stop in self._checkpoints if stop <= next_call)])
+            if ends_pass:
+                end = min(next_call, max(paused, self._turn[0].start + self._longest))
+            elif next_call - paused > MAX_GAP:
+                end = paused
+        self._close(end, by_next_call=True, is_open=ends_pass and done is None)
 
     def _split(self, candidate: Candidate, again: list[int]) -> None:
         """Make turns of another loop's `candidate` from the turn under way, one from each of its calls `again`."""
         calls = self._turn
-        self._close_turn(calls[: again[0]], calls[again[0]].start)
+        self._close_turn(calls[: again[0]], calls[again[0]].start, is_open=self._longest > 0)
         for begin, end in pairwise(again):
             self._open(candidate, calls[begin])
             self._close_turn(calls[begin:end], calls[end].start)
         self._open(candidate, calls[again[-1]])
 
-    def _close_turn(self, turn: list[Call], end: int) -> None:
+    def _close_turn(self, turn: list[Call], end: int, *, is_open: bool = False) -> None:
         self._turn, self._counts = turn, Counter(call.function for call in turn[1:])
-        self._close(end)
+        self._close(end, is_open=is_open)
 
     def _open(self, candidate: Candidate, call: Call) -> None:
+        if candidate is not self._active:
+            self._longest = 0
         self._active, self._turn, self._counts = candidate, [call], Counter()
         if candidate.found:
             self._remember(call, candidate)
 
-    def _close(self, end: int, *, by_next_call: bool = False) -> None:
+    def _close(self, end: int, *, by_next_call: bool = False, is_open: bool = False) -> None:
         """The turn under way was over at `end`."""
         active, turn, self._turn = self._active, self._turn, []
         assert active is not None
         start = turn[0].start
         end = _cut(start, end, self._phases)
+        self._longest = max(self._longest, end - start)
         # The time of a save makes no loop of two calls.
         saved = end if active.found else _cut(start, end, self._checkpoints)
         lasted = seconds(saved - start - min(saved - start, self._compiling(turn[0].thread, start, saved)))
@@ -303,10 +327,11 @@ class InferredLoops:
         active.seconds += lasted
         for function, count in self._counts.items():
             active.beside[function] = max(count, active.beside[function])
+        each = Turn(turn, end, is_open)
         if active.found:
-            self._report(active, turn, end)
+            self._report(active, each)
             return
-        active.held.append((turn, end))
+        active.held.append(each)
         if sum(each.found for each in self._candidates.values()) >= LOOPS:
             self.turned_away = self.turned_away or active.function
             self._forget_turns(active)
@@ -318,29 +343,32 @@ class InferredLoops:
             self._replay_as_minor(active)
         elif is_loop and minor is not None:
             active.found = True
-            for calls, ended in active.held:
-                self._remember(calls[0], active)
-                self._report(active, calls, ended)
+            for each in active.held:
+                self._remember(each.calls[0], active)
+                self._report(active, each)
             active.held.clear()
         elif len(active.held) > HELD:
-            self._leave_out(active.held.pop(0)[0])
+            self._leave_out(active.held.pop(0).calls)
 
     def _replay_as_minor(self, first: Candidate) -> None:
         """Find turns in these calls anew, with another function as the main one."""
         self._minor.add(first.function)
-        calls = [call for turn, _ in first.held for call in turn]
+        calls = [call for turn in first.held for call in turn.calls]
         del self._candidates[first.function]
         self._active, self._turn = None, []
         for call in calls:
             self._add_call(call)
 
-    def _report(self, loop: Candidate, turn: list[Call], end: int) -> None:
+    def _report(self, loop: Candidate, each: Turn) -> None:
+        turn, end, is_open = each
         runs = turn[0].run if len(turn) == 1 else tuple(call.run for call in turn)
         start, thread = turn[0].start, turn[0].thread
         dispatch = min(sum(call.dispatch for call in turn), end - start)
         self._known.rows += (loop.function, loop.steps, start, end, 0, 0, dispatch, None, None, thread, runs)
         if saving := sum(min(stop, end) - begin for begin, stop in self._checkpoints if start < begin < end):
             self._known.saved[loop.function, loop.steps] = saving
+        if is_open:
+            self._known.open_ended.add((loop.function, loop.steps))
         loop.steps += 1
 
     def _remember(self, call: Call, loop: Candidate) -> None:
@@ -362,8 +390,8 @@ class InferredLoops:
         return found
 
     def _forget_turns(self, candidate: Candidate) -> None:
-        for turn, _ in candidate.held:
-            self._leave_out(turn)
+        for turn in candidate.held:
+            self._leave_out(turn.calls)
         candidate.held.clear()
         candidate.turns, candidate.seconds = 0, 0.0
 

@@ -40,6 +40,10 @@ MAX_DOUBT = 0.1
 """Largest share of a stretch that may be in doubt: what can be in flight where its ends were not seen, or where the host
 was elsewhere in it."""
 
+POLLED = 1_000_000
+"""Nanoseconds by which a completion that was polled closely may be off: what one stretch has too much the next has too
+little. It is the least time between two polls (`MIN_POLL` of the probe)."""
+
 MAX_COMPILING = 0.1
 """Share of compiles from which on a stretch is in no rate."""
 
@@ -57,6 +61,9 @@ are chosen by count and say it without bias; completions are met most in the tur
 STEPS_REMEMBERED = 20_000
 """Steps that are kept until completions of them arrive, between two of which lie 5 000 of 0.1 ms, and the profiler window
 that holds them: two seconds of these."""
+
+PASSES_REMEMBERED = 100
+"""Passes through a loop of which it is kept that their end is not known: some 10 s of passes of a tenth of a second."""
 
 COMPLETIONS_WAITING = 8
 """Completions kept that came before the end of their step was known; the oldest are dropped first."""
@@ -181,9 +188,13 @@ class Stretches:
         """The loop's newest steps."""
         self._open: deque[Steps] = deque()
         """Steps that the host has ended and that are in no stretch yet."""
+        self.open_ended: deque[int] = deque(maxlen=PASSES_REMEMBERED)
+        """Steps of which it is not known when the host was done with them before it turned to another loop."""
         self._mark: int | None = None
         """When the device was done with all steps before the open ones, as far as is known."""
         self._mark_seen = False
+        self._mark_doubt = 0
+        """Nanoseconds by which that may be off, beyond those of close polls."""
         self._in_doubt = False
         """Whether it is not known that the device was done at the mark."""
         self._tail = 0
@@ -218,6 +229,9 @@ class Stretches:
         """The host has ended steps; returns their completions that came earlier."""
         self.watched = self.watched or bool(steps.runs)
         self.log.append(steps)
+        if steps.last in self.open_ended and len(steps) > 1:
+            self._open.append(steps.cut(0, len(steps) - 1))
+            steps = steps.cut(len(steps) - 1, len(steps))
         self._open.append(steps)
         self._tail = 0
         completed = []
@@ -340,7 +354,8 @@ class Stretches:
         if self.host_waits:
             self._close_by_turns(Kind.TURNS)
         elif steps := self._take_through(event.step):
-            self._close(steps, max(event.time, found.ends[at]))
+            host_ended = found.begin if event.step in self.open_ended else found.ends[at]
+            self._close(steps, max(event.time, host_ended), event.uncertainty)
         elif self._mark is not None and event.time > self._mark:
             # The device was behind what was told by the host's turns.
             self._mark, self._mark_seen, self._in_doubt = event.time, True, False
@@ -359,23 +374,25 @@ class Stretches:
             self._open.appendleft(last.cut(cut, len(last)))
         return [*taken, last.cut(0, cut)]
 
-    def _close(self, steps: list[Steps], end: int) -> None:
-        """End a stretch at a completion."""
+    def _close(self, steps: list[Steps], end: int, uncertainty: int) -> None:
+        """End a stretch at a completion that is known to within so many nanoseconds."""
         first, last, tail = steps[0], steps[-1], 0
         start = max(self._mark or 0, first.begin)
-        if not self._open:
+        if not self._open and last.last not in self.open_ended:
             tail, self._tail = self._tail, 0
             end = max(end, last.end + tail)
         ended = Stretch(Kind.SEEN, end, input=seconds(tail))
         for each in steps:
             ended.add_turns(each)
         per_step = max(0, end - start) / ended.steps
-        elsewhere, doubt, before = 0.0, 0.0, start
+        elsewhere, before = 0.0, start
+        doubt = float(max(0, uncertainty - POLLED) + (self._mark_doubt if start > first.begin else 0))
         for each in steps:
             away = max(0, each.begin - max(before, start))
             elsewhere += away + each.nested
             doubt += min(away, IN_FLIGHT * per_step)
             doubt += min(each.nested, IN_FLIGHT * per_step) if each is not last else 0.0
+            doubt += sum(each.turns) if each.last in self.open_ended and each is not last else 0.0
             ended.breaks += bool(away or each.nested)
             before = each.end
             others, is_doubtful = self._of_others(each, start, end)
@@ -404,7 +421,7 @@ class Stretches:
             if not ended.breaks and len(alike) == 1:
                 ended.spacing = alike.pop() or ()
         self._in_doubt = False
-        self._mark, self._mark_seen = end, end > last.end
+        self._mark, self._mark_seen, self._mark_doubt = end, end > last.end, max(0, uncertainty - POLLED)
         self._done(last.last, end)
         self._end(ended)
 
@@ -437,14 +454,14 @@ class Stretches:
                 # The host goes on, and waits for the others in a later turn.
                 self._entries[steps.last + 1] = entry
             wall = seconds(max(0, sum(steps.turns) - told_before - others))
-            known = Kind.DOUBTFUL if is_doubtful else kind
+            known = Kind.DOUBTFUL if is_doubtful or steps.last in self.open_ended else kind
             ended = Stretch(known, steps.end, wall, within=Counter(steps.nanoseconds_with()))
             ended.add_turns(steps)
             ended.breaks = int(bool(steps.nested) or steps.begin > mark)
             if kind is Kind.TURNS and not ended.compiled and not (others or is_doubtful):
                 ended.turns = each_in_seconds(steps.turns)
                 ended.spacing = steps.each_ran or ()
-            self._mark, self._mark_seen = max(mark, steps.end), False
+            self._mark, self._mark_seen, self._mark_doubt = max(mark, steps.end), False, 0
             self._end(ended)
         self._in_doubt = kind is Kind.UNSEEN
         self._open.clear()

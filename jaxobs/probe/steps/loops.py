@@ -86,6 +86,10 @@ class AskedTurns:
         if self._at:  # what passed between the two is no time of a turn
             self._at = min(at, self._at + at - self._away_since)
         self._away_since = at
+        self.pass_begins(number, at, turns)
+
+    def pass_begins(self, number: int, at: int, turns: int | None) -> None:
+        """Expect that the pass which begins with that turn has as many turns as the one before."""
         self.last = None
         if at - self._pass_seen >= PASSES_APART:
             self._pass_seen = at
@@ -175,6 +179,10 @@ class UnmarkedCalls(AskedTurns):
         self._silent = MAIN_THREAD_SILENT
         self.count = 0
         self.off = False
+        self._first = 1
+        """The first call of the pass under way: of those in a row that run the same."""
+        self._passes: dict[int, tuple[int, int]] = {}
+        """By run, the calls in its last pass, and when one was last to be seen to its end."""
         self.output: Any = None
         """That of the newest call, until it is asked."""
         self.others: defaultdict[int, deque[int]] = defaultdict(lambda: deque(maxlen=MAX_OTHERS))
@@ -192,10 +200,22 @@ class UnmarkedCalls(AskedTurns):
         if self.off or (thread != self.followed and not self._follow(thread, started)):
             return 0
         self.count = number = self.count + 1
+        if run != self.ran:
+            self._begin_pass(number, started, run)
         self._latest, self.ran = started, run
         self._extend((UNMARKED, number, started, ended, 0, 0, ended - started, None, None, thread, run))
         self._advance()
         return number
+
+    def _begin_pass(self, number: int, started: int, run: int) -> None:
+        """Begin a pass of another run than the one before."""
+        self._passes.pop(self.ran, None)
+        self._passes[self.ran] = number - self._first, self._pass_seen
+        if len(self._passes) > MAX_LOOP_NAMES:
+            del self._passes[next(iter(self._passes))]
+        turns, self._pass_seen = self._passes.get(run, (None, 0))
+        self._first = number
+        self.pass_begins(number, started, turns)
 
     @property
     def on_another_thread(self) -> bool:

@@ -201,6 +201,8 @@ class Completions:
                 outputs.add(output, way.size)
                 self._calls += 1
                 self._arrive(output)
+                if isinstance(turn, UnmarkedCalls) and output.number == turn.last:
+                    self.loop_left()  # as what comes next may be another loop's
             elif way.exhausted:
                 output.turns.give_up()
             if self.stopped.is_set():  # meanwhile, on another thread
@@ -281,7 +283,7 @@ class Completions:
             self._arrived.make()
 
     def loop_left(self) -> None:
-        """Tell when the device was done with a loop that the host has left, or let the polling thread wait for that."""
+        """Tell when the device was done with a loop that the host leaves, or let the polling thread wait for that."""
         outputs = self._outputs[threading.get_ident()]
         newest = outputs.newest
         if newest is None or newest.told:
