@@ -94,6 +94,16 @@ def run_of(function: str) -> Shown:
     return figure
 
 
+def rate_of(loop: str) -> Shown:
+    """Steps a second of one loop."""
+
+    def figure(run: Run) -> Figure:
+        shown = ((run.last or {}).get("loops") or {}).get(loop, {}).get("steps_per_second")
+        return Figure(f"{loop} steps/s", shown, run.truth["rates"][loop], 0.25)
+
+    return figure
+
+
 def one_pace(run: Run) -> Figure:
     """Step time times rate: both are of the same seconds."""
     seconds, per_second = run.loop.get("step_seconds"), run.loop.get("steps_per_second")
@@ -220,6 +230,10 @@ CASES = (
     case("small between large, host ahead", "runs", f"in_turn 20 {' '.join(WIDTHS)}", *IN_TURN),
     case("few runs in a window", "runs", "in_turn 1 3072 1024", run_of("product_3072"), run_of("product_1024")),
     case("evaluation behind a queue", "queues", "evaluation", run_of("train_step"), run_of("evaluate")),
+    case(
+        "passes nobody marked", "queues", "passes 40 10 0.3", rate_of("train_step"), rate_of("evaluate"),
+        how="observed",
+    ),
     case(
         "branches that differ", "runs", "branches", partial(flops, tolerance=0.15, measured=True),
         partial(run_time, tolerance=0.15), how="observed",

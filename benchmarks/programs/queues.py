@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from statistics import fmean
 from typing import Any
 
 import jax
@@ -119,5 +120,29 @@ def evaluation() -> dict[str, Any]:
     return {"runs": {"train_step": (turn - evaluation) / steps, "evaluate": evaluation}}
 
 
+def passes(steps: str, evaluations: str, pause: str) -> dict[str, Any]:
+    """Steps, evaluations and a pause, again and again; the host dispatches each in a moment. Nothing is marked."""
+
+    @jax.jit
+    def train_step(x: Any) -> Any:
+        return multiplied(x, 3, 1e-3)
+
+    @jax.jit
+    def evaluate(x: Any) -> Any:
+        return multiplied(x, 2, 1e-3).sum()
+
+    x = jax.random.normal(jax.random.key(0), (512, 512))
+    jax.block_until_ready((train_step(x), evaluate(x)))
+    calls = {"train_step": (train_step, int(steps)), "evaluate": (evaluate, int(evaluations))}
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in until(25.0):
+        for name, (function, count) in calls.items():
+            began = time.perf_counter()
+            jax.block_until_ready([function(x) for _ in range(count)])
+            seconds[name].append((time.perf_counter() - began) / count)
+        time.sleep(float(pause))
+    return {"rates": {name: 1 / fmean(times) for name, times in seconds.items()}}
+
+
 if __name__ == "__main__":
-    main(runs_out, donated_outputs, epochs, evaluation)
+    main(runs_out, donated_outputs, epochs, evaluation, passes)

@@ -91,8 +91,10 @@ class Fold(Rooms):
                 self.executables.ran_untimed(steps.runs, {})
                 continue
             self.executables.release(steps.runs)
-            if (steps.loop, steps.last) in followed.open_ended:
-                self.loops.named(steps.loop).stretches.open_ended.append(steps.last)
+            open_ended = followed.open_ended.get(steps.loop, ())
+            self.loops.named(steps.loop).stretches.open_ended.extend(
+                each for each in open_ended if steps.first <= each <= steps.last
+            )
             self._fold_steps(steps, followed.saved)
         for completed in followed.completed:
             if completed.loop in self.loops.by_name:

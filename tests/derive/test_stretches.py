@@ -317,14 +317,15 @@ def test_a_turn_that_another_loop_ended_tells_no_pace_unless_its_end_was_seen(ki
     assert rated.wall / rated.steps == pytest.approx(0.1)
 
 
-def test_a_completion_that_is_hardly_known_tells_no_pace() -> None:
+def test_a_completion_that_is_hardly_known_ends_no_stretch_but_the_last() -> None:
     stretches = Stretches(lambda ended: None)
     for steps in dispatched(20, 0.0, 0.001):
         stretches.steps_ended(steps)
-    for number, uncertainty in ((4, 0.0005), (9, 0.2), (14, 0.0005), (19, 0.0005)):
-        stretches.completed(
-            done(number, number / 10 + uncertainty)._replace(uncertainty=round(uncertainty * SECOND))
-        )
-    told(stretches, 3.0)
-    rated = stretches.rated()
-    assert (rated.steps, rated.wall) == (10, pytest.approx(0.9, rel=0.01))
+    for number, off in ((4, 0.001), (9, 0.2), (14, 0.001), (19, 0.2)):
+        stretches.completed(done(number, number / 10 + off)._replace(uncertainty=round(off * SECOND)))
+    ended = [(each.steps, each.wall, each.kind) for each in told(stretches, 3.0)]
+    assert ended == [
+        (5, pytest.approx(0.4, abs=0.01), Kind.SEEN),
+        (10, pytest.approx(1.0, abs=0.01), Kind.SEEN),
+        (5, pytest.approx(0.7, abs=0.01), Kind.DOUBTFUL),
+    ]

@@ -52,6 +52,9 @@ CALLS_REMEMBERED = 10_000
 COMPLETIONS_REMEMBERED = 100
 """Completions kept of calls that are no loop's yet: two a second, for as long as a loop may be looked for."""
 
+OF_A_PASS = 100
+"""Newest turns of a pass that tell how long its last one is: enough for a mean within some hundredths."""
+
 PHASES = 100
 """Newest phases kept: those that may lie in the turn under way."""
 
@@ -133,7 +136,7 @@ class Followed:
     outside: Counter[int] = field(default_factory=Counter)
     saved: dict[tuple[str, int], int] = field(default_factory=dict)
     completed: list[StepCompleted] = field(default_factory=list)
-    open_ended: set[tuple[str, int]] = field(default_factory=set)
+    open_ended: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
 
 class InferredLoops:
@@ -166,8 +169,8 @@ class InferredLoops:
         self._checkpoints: deque[tuple[int, int]] = deque(maxlen=PHASES)
         self._done: int | None = None
         """When the device was done with the newest call of that turn; None where that was not seen."""
-        self._longest = 0
-        """Nanoseconds of the longest turn since the active candidate's turns follow upon each other."""
+        self._pass: deque[int] = deque(maxlen=OF_A_PASS)
+        """Nanoseconds of the newest turns since those of the active candidate follow upon each other."""
         self.steps_of_calls: dict[int, tuple[str, int]] = {}
         self._known = Followed()
         self._early: dict[int, StepCompleted] = {}
@@ -281,14 +284,14 @@ class InferredLoops:
         """Close the turn under way, as that call begins the next one. `alike`: one of the same loop.
 
         A turn ends before a pause in which nothing is done. It begins where the device is `done` with the turn's newest
-        call, and no checkpoint is saved any more. What the host does before another loop's call is no part of the turn,
-        if the others of this pass were shorter.
+        call, and no checkpoint is saved any more. Before another loop's call the host does as much for the turn as it did
+        for the others of this pass, on average.
         """
-        end, ends_pass = next_call, not alike and self._longest > 0
+        end, ends_pass = next_call, not alike and bool(self._pass)
         if done is not None:
             paused = max([done, *(stop for _, stop in self._checkpoints if stop <= next_call)])
             if ends_pass:
-                end = min(next_call, max(paused, self._turn[0].start + self._longest))
+                end = min(next_call, max(paused, self._turn[0].start + round(fmean(self._pass))))
             elif next_call - paused > MAX_GAP:
                 end = paused
         self._close(end, by_next_call=True, is_open=ends_pass and done is None)
@@ -296,7 +299,7 @@ class InferredLoops:
     def _split(self, candidate: Candidate, again: list[int]) -> None:
         """Make turns of another loop's `candidate` from the turn under way, one from each of its calls `again`."""
         calls = self._turn
-        self._close_turn(calls[: again[0]], calls[again[0]].start, is_open=self._longest > 0)
+        self._close_turn(calls[: again[0]], calls[again[0]].start, is_open=bool(self._pass))
         for begin, end in pairwise(again):
             self._open(candidate, calls[begin])
             self._close_turn(calls[begin:end], calls[end].start)
@@ -308,7 +311,7 @@ class InferredLoops:
 
     def _open(self, candidate: Candidate, call: Call) -> None:
         if candidate is not self._active:
-            self._longest = 0
+            self._pass.clear()
         self._active, self._turn, self._counts = candidate, [call], Counter()
         if candidate.found:
             self._remember(call, candidate)
@@ -319,7 +322,7 @@ class InferredLoops:
         assert active is not None
         start = turn[0].start
         end = _cut(start, end, self._phases)
-        self._longest = max(self._longest, end - start)
+        self._pass.append(end - start)
         # The time of a save makes no loop of two calls.
         saved = end if active.found else _cut(start, end, self._checkpoints)
         lasted = seconds(saved - start - min(saved - start, self._compiling(turn[0].thread, start, saved)))
@@ -368,7 +371,7 @@ class InferredLoops:
         if saving := sum(min(stop, end) - begin for begin, stop in self._checkpoints if start < begin < end):
             self._known.saved[loop.function, loop.steps] = saving
         if is_open:
-            self._known.open_ended.add((loop.function, loop.steps))
+            self._known.open_ended[loop.function].append(loop.steps)
         loop.steps += 1
 
     def _remember(self, call: Call, loop: Candidate) -> None:

@@ -193,8 +193,6 @@ class Stretches:
         self._mark: int | None = None
         """When the device was done with all steps before the open ones, as far as is known."""
         self._mark_seen = False
-        self._mark_doubt = 0
-        """Nanoseconds by which that may be off, beyond those of close polls."""
         self._in_doubt = False
         """Whether it is not known that the device was done at the mark."""
         self._tail = 0
@@ -346,11 +344,14 @@ class Stretches:
         return now - (self.pending_since or now) > self._patience
 
     def _complete(self, event: StepCompleted) -> None:
-        found = self.log.of(event.step)
-        if found is None:
+        found, newest = self.log.of(event.step), self.log.newest
+        if found is None or newest is None:
             return
         self.done = event.step
         at = event.step - found.first
+        since = self.pending_since or 0
+        if event.step < newest.last and event.uncertainty > POLLED + MAX_DOUBT * (event.time - since):
+            return  # a later one is known better
         if self.host_waits:
             self._close_by_turns(Kind.TURNS)
         elif steps := self._take_through(event.step):
@@ -386,7 +387,7 @@ class Stretches:
             ended.add_turns(each)
         per_step = max(0, end - start) / ended.steps
         elsewhere, before = 0.0, start
-        doubt = float(max(0, uncertainty - POLLED) + (self._mark_doubt if start > first.begin else 0))
+        doubt = float(max(0, uncertainty - POLLED))
         for each in steps:
             away = max(0, each.begin - max(before, start))
             elsewhere += away + each.nested
@@ -421,7 +422,7 @@ class Stretches:
             if not ended.breaks and len(alike) == 1:
                 ended.spacing = alike.pop() or ()
         self._in_doubt = False
-        self._mark, self._mark_seen, self._mark_doubt = end, end > last.end, max(0, uncertainty - POLLED)
+        self._mark, self._mark_seen = end, end > last.end
         self._done(last.last, end)
         self._end(ended)
 
@@ -461,7 +462,7 @@ class Stretches:
             if kind is Kind.TURNS and not ended.compiled and not (others or is_doubtful):
                 ended.turns = each_in_seconds(steps.turns)
                 ended.spacing = steps.each_ran or ()
-            self._mark, self._mark_seen, self._mark_doubt = max(mark, steps.end), False, 0
+            self._mark, self._mark_seen = max(mark, steps.end), False
             self._end(ended)
         self._in_doubt = kind is Kind.UNSEEN
         self._open.clear()
