@@ -315,6 +315,7 @@ def test_a_turn_that_another_loop_ended_tells_no_pace_unless_its_end_was_seen(ki
     rated = stretches.rated()
     assert rated.kind is kind
     assert rated.wall / rated.steps == pytest.approx(0.1)
+    assert stretches.whole().doubtful == 0.0  # as it is not known to be the loop's time
 
 
 def test_a_completion_that_is_hardly_known_ends_no_stretch_but_the_last() -> None:

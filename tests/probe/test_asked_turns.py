@@ -19,6 +19,7 @@ from jaxobs.probe.steps.loops import (
     LoopState,
     UnmarkedCalls,
 )
+from jaxobs.probe.watch.completions import Output
 
 
 def test_of_short_turns_each_nth_is_asked_and_each_of_long_ones() -> None:
@@ -129,6 +130,18 @@ def test_a_sample_outside_steps_names_what_was_called_last_until_a_step_is_marke
         assert unmarked.newest == f"{RAN}{run}"
     unmarked.off = True
     assert unmarked.newest == ""
+
+
+def test_a_sample_after_a_pass_names_nothing_once_the_device_is_done_with_its_last_call() -> None:
+    unmarked = UnmarkedCalls(Ring(100))
+    for run, at in ((1, 0), (1, 1), (2, 2), (1, 10**9), (1, 10**9 + 1)):
+        number = unmarked.note(run, at, at)
+    unmarked.output = Output(unmarked, number, 1, at, at)
+    assert unmarked.newest == f"{RAN}1"
+    unmarked.output.ready = 2 * 10**9
+    assert unmarked.newest == ""
+    unmarked.note(1, 3 * 10**9, 3 * 10**9)  # the pass is longer than the one before
+    assert unmarked.newest == f"{RAN}1"
 
 
 def test_the_last_calls_before_another_function_are_asked_where_passes_are_alike() -> None:

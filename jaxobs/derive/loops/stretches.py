@@ -110,6 +110,8 @@ class Stretch:
     """What each of its steps ran, where that is the same for all and nothing else took time."""
     alone: bool = False
     """Whether it is one run, in a step that began when the device was idle: nothing worked beneath its compile."""
+    open_ended: bool = False
+    """Whether it may have been over before its end: the host was elsewhere before another loop, nobody saw since when."""
     doubtful: float = 0.0
     """Seconds of `wall` in which the device may have worked for others, or on what was dispatched before."""
     ahead: bool = False
@@ -288,6 +290,8 @@ class Stretches:
             ended[-1].sampled = host.take(ended[-1].end)
         by_kind: dict[tuple[Kind, bool, bool], Stretch] = {}
         for each in ended:
+            if each.open_ended:  # it is not known what of it was the loop's time
+                continue
             key = (each.kind, each.compiled, each.alone)
             by_kind.setdefault(key, Stretch(each.kind, alone=each.alone)).add(each)
         self._kept.extend(by_kind.values())
@@ -393,14 +397,14 @@ class Stretches:
             elsewhere += away + each.nested
             doubt += min(away, IN_FLIGHT * per_step)
             doubt += min(each.nested, IN_FLIGHT * per_step) if each is not last else 0.0
-            doubt += sum(each.turns) if each.last in self.open_ended and each is not last else 0.0
+            ended.open_ended |= each.last in self.open_ended and each is not last
             ended.breaks += bool(away or each.nested)
             before = each.end
             others, is_doubtful = self._of_others(each, start, end)
             elsewhere += others
             doubt += is_doubtful * (end - start)
         wall = max(0.0, end - start - elsewhere)
-        if wall == 0 or doubt > MAX_DOUBT * wall:
+        if wall == 0 or doubt > MAX_DOUBT * wall or ended.open_ended:
             ended.kind = Kind.DOUBTFUL
         ended.wall = seconds(round(wall))
         ended.within = Counter(dict.fromkeys(ended.runs, round(wall)))
@@ -455,8 +459,10 @@ class Stretches:
                 # The host goes on, and waits for the others in a later turn.
                 self._entries[steps.last + 1] = entry
             wall = seconds(max(0, sum(steps.turns) - told_before - others))
-            known = Kind.DOUBTFUL if is_doubtful or steps.last in self.open_ended else kind
-            ended = Stretch(known, steps.end, wall, within=Counter(steps.nanoseconds_with()))
+            open_ended = steps.last in self.open_ended
+            known = Kind.DOUBTFUL if is_doubtful or open_ended else kind
+            within = Counter(steps.nanoseconds_with())
+            ended = Stretch(known, steps.end, wall, within=within, open_ended=open_ended)
             ended.add_turns(steps)
             ended.breaks = int(bool(steps.nested) or steps.begin > mark)
             if kind is Kind.TURNS and not ended.compiled and not (others or is_doubtful):

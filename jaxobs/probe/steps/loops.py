@@ -224,8 +224,9 @@ class UnmarkedCalls(AskedTurns):
 
     @property
     def newest(self) -> str:
-        """What stands in the place of a loop's name in a sample of the main thread."""
-        return "" if self.off or not self.ran else f"{RAN}{self.ran}"
+        """What stands in the place of a loop's name in a sample of the main thread: nothing once its pass is over."""
+        is_over = self.count == self.last and self.output is not None and self.output.ready
+        return "" if self.off or is_over or not self.ran else f"{RAN}{self.ran}"
 
     def _follow(self, thread: int, started: int) -> bool:
         """Whether this thread is to be followed from now on."""
