@@ -80,14 +80,10 @@ class PlaneMetadata:
 
     def __init__(self, plane: Plane) -> None:
         self.name = plane.name
-        try:
-            named = [StatMetadataEntryMessage.FromString(bytes(entry)) for entry in plane.stat_metadata]
-            events = [EventMetadataEntryMessage.FromString(bytes(entry)) for entry in plane.event_metadata]
-            own = [StatMessage.FromString(bytes(stat)) for stat in plane.stats]
-        except DecodeError as error:
-            raise TraceError(
-                f"the tables of plane {plane.name!r} are corrupted ({error}); record it again"
-            ) from None
+        tables = f"the tables of plane {plane.name!r} are"
+        named = [_parsed(StatMetadataEntryMessage, entry, tables) for entry in plane.stat_metadata]
+        events = [_parsed(EventMetadataEntryMessage, entry, tables) for entry in plane.event_metadata]
+        own = [_parsed(StatMessage, stat, tables) for stat in plane.stats]
         self.stat_names: dict[int, str] = {entry.key: decoded(entry.value.name) for entry in named}
         self.events: dict[int, EventMetadata] = {}
         for key, value in ((entry.key, entry.value) for entry in events):
@@ -131,12 +127,7 @@ class Line(NamedTuple):
 def lines_of(plane: Plane) -> Iterator[Line]:
     """The lines of a plane. Raises TraceError where one is corrupted."""
     for serialized in plane.lines:
-        try:
-            line = LineMessage.FromString(bytes(serialized))
-        except DecodeError as error:
-            raise TraceError(
-                f"a line of plane {plane.name!r} is corrupted ({error}); record it again"
-            ) from None
+        line = _parsed(LineMessage, serialized, f"a line of plane {plane.name!r} is")
         name = decoded(line.name or line.display_name)
         yield Line(name, line.timestamp_ns * _PICOSECONDS_A_NANOSECOND, line.events)
 
@@ -209,7 +200,12 @@ def payload(raw: bytes) -> bytes:
 
 
 def _decode(raw: bytes) -> Any:
+    return _parsed(StatMessage, raw, "an event's statistic is")
+
+
+def _parsed(kind: Any, serialized: bytes | memoryview, what: str) -> Any:
+    """The message of this kind. Raises TraceError, which begins with `what`, where it is corrupted."""
     try:
-        return StatMessage.FromString(raw)
+        return kind.FromString(bytes(serialized))
     except DecodeError as error:
-        raise TraceError(f"an event's statistic is corrupted ({error}); record the trace again") from None
+        raise TraceError(f"{what} corrupted ({error}); record the trace again") from None

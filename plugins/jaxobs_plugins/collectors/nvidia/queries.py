@@ -211,20 +211,9 @@ def _ecc_errors(kind: int) -> Callable[[Any], float]:
     return lambda handle: float(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, since_the_driver_was_loaded))
 
 
-def _clock(kind: int) -> Callable[[Any], float]:
-    return lambda handle: pynvml.nvmlDeviceGetClockInfo(handle, kind) * 1e6
-
-
-def _clock_limit(kind: int) -> Callable[[Any], float]:
-    return lambda handle: pynvml.nvmlDeviceGetMaxClockInfo(handle, kind) * 1e6
-
-
-def _temperature_limit(kind: int) -> Callable[[Any], float]:
-    return lambda handle: float(pynvml.nvmlDeviceGetTemperatureThreshold(handle, kind))
-
-
-def _pcie(counter: int) -> Callable[[Any], float]:
-    return lambda handle: pynvml.nvmlDeviceGetPcieThroughput(handle, counter) * 1e3
+def _of_kind(name: str, kind: int, scale: float = 1.0) -> Callable[[Any], float]:
+    """Ask NVML's function of this name for one of the kinds that it distinguishes, in base units after `scale`."""
+    return lambda handle: getattr(pynvml, name)(handle, kind) * scale
 
 
 NVLINK_5_RECEIVED, NVLINK_5_SENT = 204, 202
@@ -243,28 +232,30 @@ def _nvlink(bytes_field: int, kibibytes_field: int) -> Callable[[Any], float]:
     return ask
 
 
+THRESHOLD = "nvmlDeviceGetTemperatureThreshold"
+
 BOARD_QUERIES: tuple[Query[Device], ...] = (
     Query((UTILIZATION, MEMORY_UTILIZATION), _utilization),
     _one(POWER, lambda handle: pynvml.nvmlDeviceGetPowerUsage(handle) / 1e3),
     _one(POWER_LIMIT, lambda handle: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
     _one(ENERGY, lambda handle: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3),
-    _one(CLOCK, _clock(pynvml.NVML_CLOCK_SM), "sm"),
-    _one(CLOCK, _clock(pynvml.NVML_CLOCK_MEM), "memory"),
-    _one(CLOCK_LIMIT, _clock_limit(pynvml.NVML_CLOCK_SM), "sm"),
-    _one(CLOCK_LIMIT, _clock_limit(pynvml.NVML_CLOCK_MEM), "memory"),
+    _one(CLOCK, _of_kind("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM, 1e6), "sm"),
+    _one(CLOCK, _of_kind("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM, 1e6), "memory"),
+    _one(CLOCK_LIMIT, _of_kind("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM, 1e6), "sm"),
+    _one(CLOCK_LIMIT, _of_kind("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_MEM, 1e6), "memory"),
     _one(TEMPERATURE, _temperature, "gpu"),
     _one(TEMPERATURE, lambda handle: field_value(handle, pynvml.NVML_FI_DEV_MEMORY_TEMP), "memory"),
-    _one(TEMPERATURE_LIMIT, _temperature_limit(pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN), "slowdown"),
-    _one(TEMPERATURE_LIMIT, _temperature_limit(pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN), "shutdown"),
-    _one(TEMPERATURE_LIMIT, _temperature_limit(pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX), "memory"),
+    _one(TEMPERATURE_LIMIT, _of_kind(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN), "slowdown"),
+    _one(TEMPERATURE_LIMIT, _of_kind(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN), "shutdown"),
+    _one(TEMPERATURE_LIMIT, _of_kind(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX), "memory"),
     Query((CLOCKS_EVENT,), _clocks_events),
     _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_POWER), "power"),
     _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_THERMAL), "thermal"),
     _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_SYNC_BOOST), "sync_boost"),
     _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_BOARD_LIMIT), "board_limit"),
     _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_RELIABILITY), "reliability"),
-    _one(PCIE, _pcie(pynvml.NVML_PCIE_UTIL_RX_BYTES), "receive"),
-    _one(PCIE, _pcie(pynvml.NVML_PCIE_UTIL_TX_BYTES), "transmit"),
+    _one(PCIE, _of_kind("nvmlDeviceGetPcieThroughput", pynvml.NVML_PCIE_UTIL_RX_BYTES, 1e3), "receive"),
+    _one(PCIE, _of_kind("nvmlDeviceGetPcieThroughput", pynvml.NVML_PCIE_UTIL_TX_BYTES, 1e3), "transmit"),
     _one(NVLINK, _nvlink(NVLINK_5_RECEIVED, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX), "receive"),
     _one(NVLINK, _nvlink(NVLINK_5_SENT, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX), "transmit"),
     _one(ECC_ERRORS, _ecc_errors(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), "corrected"),
