@@ -69,10 +69,9 @@ def kind_of_event(name: str, details: str | None, launched_by: str | None = None
     """The kind of an event without an instruction, by its kernel's name, a copy's details, or the host's call."""
     if _COLLECTIVE_KERNEL.match(name):
         return "collective"
-    ends = _DETAILS.search(details or "")
-    if ends:
-        return "transfer" if (ends[1] in _ON_HOST) != (ends[2] in _ON_HOST) else "copy"
-    if _HOST_COPY.match(name) or (launched_by and _HOST_COPY.match(launched_by)):
+    ends = _DETAILS.search(details or "")  # where CUPTI does not know the memory it says `unknown`
+    crosses = ends is not None and (ends[1] in _ON_HOST) != (ends[2] in _ON_HOST)
+    if crosses or any(_HOST_COPY.match(text) for text in (name, launched_by or "")):
         return "transfer"
     return "copy" if _COPY_KERNEL.match(name) else "compute"
 

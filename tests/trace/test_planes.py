@@ -46,6 +46,14 @@ def test_copies_between_host_and_device_are_transfers():
     assert device.transfer_seconds == pytest.approx(17e-6)
 
 
+@pytest.mark.parametrize("name", ["MemcpyH2D", "MemcpyD2H"])
+def test_a_copy_of_memory_that_cupti_does_not_know_is_known_by_its_name(name):
+    details = "kind_src:{} kind_dst:{} size:4096 dest:0 async:1"
+    ends = ("unknown", "device") if name == "MemcpyH2D" else ("device", "unknown")
+    device = only(read_trace(space(gpu([(name, 0, 10, {"memcpy_details": details.format(*ends)})]))))
+    assert device.transfer_seconds == pytest.approx(10e-6)
+
+
 def test_short_waits_between_kernels_of_one_program_are_launches():
     events = [
         ("a", 0, 10, kernel("a", 1)),
