@@ -457,7 +457,8 @@ class ProfileWindow(NamedTuple):
     `kind`: `scheduled`, `requested` or `user`. It recorded from `start` to `end`; `cost` is the time that it cost the
     job: starting, `stop()`, and the slowdown of traced steps. `xspace` is the serialised trace; None where there is
     none to read, and then `reason` says why. `outcome` is the label of `jaxobs_profile_windows_total`. `path`: where
-    the raw trace was kept, empty where it was not.
+    the raw trace was kept, empty where it was not. `lead`: how long before `start` the trace's clock began to count. It
+    does so before the profiler starts, which takes no time on a CPU and a while on a GPU, and holds up the job's Python.
     """
 
     kind: str
@@ -468,6 +469,7 @@ class ProfileWindow(NamedTuple):
     xspace: bytes | None
     path: str
     reason: str
+    lead: Duration = 0
 
 
 # fmt: off

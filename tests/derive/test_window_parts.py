@@ -56,6 +56,15 @@ def test_an_inner_loop_and_a_phase_are_not_the_outer_loops() -> None:
     assert parts["train"].steps == pytest.approx(1.0)
 
 
+def test_a_step_that_the_start_of_the_profiler_held_up_is_of_no_other_kind() -> None:
+    steps = loop(span(0, 6), span(6, 7), span(7, 8), span(8, 9))  # the first would have taken one second
+    part = parts_of(at(5.5), at(8.5), {"train": steps}, 5 * SECOND)["train"]
+    assert (part.spans, part.whole) == (((at(6), at(8)),), True)
+    assert not parts_of(at(5.5), at(8.5), {"train": steps})["train"].whole
+    begun_meanwhile = loop(span(4, 6), span(6, 7), span(7, 8), span(8, 9), span(9, 14))
+    assert not parts_of(at(5.5), at(9.5), {"train": begun_meanwhile}, 5 * SECOND)["train"].whole
+
+
 def test_compiles_are_no_active_time() -> None:
     part = parts_of(at(0), at(2), {"train": loop(span(0, 2, compiling=1.5))})["train"]
     assert part.active_seconds == pytest.approx(0.5)

@@ -91,8 +91,10 @@ class LoopSpans:
         return found
 
 
-def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, LoopPart]:
+def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans], lead: int = 0) -> dict[str, LoopPart]:
     """The parts of a window from `start` to `end`, by loop; a loop without any step in it has none.
+
+    `lead`: for how long before it the profiler held up the step in which it started, which would not have been as long.
 
     Where there are whole steps, and the steps at the edges are not far longer than these, the whole steps alone count:
     the profiler does not record an operation that was under way when the window began or ended, so the device seems
@@ -102,7 +104,8 @@ def parts_of(start: int, end: int, loops: Mapping[str, LoopSpans]) -> dict[str, 
     found = {}
     for name, overlapping in within.items():
         whole = [step for step in overlapping if step.start >= start and step.end <= end]
-        cut = max((step.turn for step in overlapping if step.start < start or step.end > end), default=0)
+        at_edges = (step for step in overlapping if step.start < start or step.end > end)
+        cut = max((step.turn - min(lead, max(0, start - step.start)) for step in at_edges), default=0)
         alike = bool(whole) and cut <= LONGER * max(step.turn for step in whole)
         steps = whole if alike else overlapping
         others = [span for other, inner in within.items() if other != name for span in inner]

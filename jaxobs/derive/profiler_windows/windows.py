@@ -39,8 +39,8 @@ class WindowToRead:
 
     @property
     def stretches(self) -> dict[str, list[tuple[float, float]]]:
-        """Stretches of the window in seconds since its start, by the name under which the trace is summed over them."""
-        start = self.event.start
+        """Stretches of the window in seconds of its trace's clock, by the name under which they are summed up."""
+        start = self.event.start - self.event.lead
         return {
             name + suffix: [(seconds(begin - start), seconds(end - start)) for begin, end in spans]
             for name, part in self.parts.items()
@@ -93,7 +93,7 @@ class Profiles:
         found = []
         while self._waiting and (final or len(self._waiting) > WAITING or self._is_known(now)):
             event = self._waiting.popleft()
-            parts = parts_of(event.start, event.end, self._spans)
+            parts = parts_of(event.start, event.end, self._spans, event.lead)
             peaks = self._executables.peaks or Peaks("unknown", {}, {}, None, None, (), None, None, NO_PEAKS)
             found.append(WindowToRead(event, parts, peaks, self._executables.working_sets()))
         return found

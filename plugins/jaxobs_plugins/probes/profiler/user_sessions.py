@@ -22,12 +22,16 @@ from jaxobs.plugin.wrapping import replace
 
 
 class UserTrace(NamedTuple):
-    """A session of the user's that is over, with the trace that it returned or the directory that it wrote to."""
+    """A session of the user's that is over, with the trace that it returned or the directory that it wrote to.
+
+    It recorded from `start` to `end`, and its trace's clock began `lead` before (`ProfileWindow`).
+    """
 
     start: int
     end: int
     xspace: bytes | None
     directory: str | None
+    lead: int
 
 
 class Watcher(NamedTuple):
@@ -59,21 +63,25 @@ class Sessions:
 
     def __init__(self, watcher: Watcher) -> None:
         self.watcher = watcher
-        self._under_way: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._under_way: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         self._unwritten: dict[int, UserTrace] = {}  # by the identity of what `export_to_xprof` will be given
 
     def begin(self, session: Any) -> None:
         key = id(session)
         self.end_dropped()  # one of them may have had the same identity
         self.watcher.coming(key)
-        self._under_way[key] = weakref.ref(session), now()
+        self._under_way[key] = weakref.ref(session), now(), 0
+
+    def started(self, session: Any) -> None:
+        if (begun := self._under_way.get(id(session))) is not None:
+            self._under_way[id(session)] = (*begun[:2], now() - begun[1])
 
     def end_dropped(self) -> None:
         """Tell of sessions that were dropped without `stop()`, which are over too; to be called now and then.
 
         A callback of the references would be told at once, but what a user's signal handler raises in one is lost.
         """
-        for key, (session, _) in list(self._under_way.items()):
+        for key, (session, *_) in list(self._under_way.items()):
             if session() is None:
                 self.over(key)
 
@@ -89,7 +97,8 @@ class Sessions:
             return
         self.watcher.over(key)  # first: where a signal handler raises within, it is told again
         if (began := self._under_way.pop(key, None)) is not None:
-            trace = UserTrace(began[1], now(), xspace, directory)
+            _, starting, lead = began
+            trace = UserTrace(starting + lead, now(), xspace, directory, lead)
             if data is None:
                 self.watcher.traced(trace)
             else:
@@ -110,6 +119,7 @@ def _watched(original: type[Any], sessions: Sessions) -> type[Any]:
             try:
                 sessions.begin(self)
                 super().__init__(*args, **kwargs)
+                sessions.started(self)
             except BaseException:
                 sessions.fail(self)
                 raise
@@ -176,7 +186,7 @@ def window_of(trace: UserTrace, maximum_bytes: int) -> ProfileWindow:
     if size > maximum_bytes:
         outcome, xspace = "too_large", None
         reason = f"{size} bytes are more than JAXOBS_PROFILE_MAXIMUM_BYTES={maximum_bytes}"
-    return ProfileWindow("user", outcome, trace.start, trace.end, 0, xspace, path, reason)
+    return ProfileWindow("user", outcome, trace.start, trace.end, 0, xspace, path, reason, trace.lead)
 
 
 def _newest_trace(directory: str, since: float) -> str:

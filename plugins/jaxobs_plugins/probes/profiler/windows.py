@@ -248,7 +248,8 @@ class Windows:
             path, failure = keep_trace(keep, self._job.settings, recorded.xspace, wall)
             reason = "; ".join(filter(None, (reason, failure)))
         cost = int(window.cost * NANOSECONDS)
-        return ProfileWindow(kind, outcome, recorded.start, recorded.end, cost, xspace, path, reason)
+        lead = recorded.start - recorded.starting
+        return ProfileWindow(kind, outcome, recorded.start, recorded.end, cost, xspace, path, reason, lead)
 
     def _account(self, kind: str, event: ProfileWindow, window: Window, *, refused: bool) -> None:
         at = monotonic()
