@@ -80,6 +80,21 @@ def test_after_a_compile_or_with_another_agent_the_next_window_comes_without_a_p
     assert made.due(observed.job.progress()) > time.monotonic() + 5.0
 
 
+@sees_a_cpu
+@pytest.mark.parametrize("name", ["NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH"])
+def test_where_another_profiler_has_the_gpu_no_window_is_scheduled(
+    observe: Any, train: Any, steady: None, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "1")
+    observed = observe()
+    train(observed)
+    observed.probe.sample()
+    assert observed.probe.is_idle()
+    assert observed.windows() == []
+    (remark,) = observed.probe.check(observed.job.settings)
+    assert name in observed.probe.reason == remark.text
+
+
 def test_windows_are_not_scheduled_where_that_was_switched_off_and_the_source_says_so(
     observe: Any, train: Any, steady: None
 ) -> None:

@@ -42,6 +42,10 @@ FIRST_JAXLIB = (0, 8, 2)
 """First version of jaxlib with scheduled windows. In older ones `stop()` holds the interpreter lock throughout (65 ms
 in 0.8.0), no operation of a CPU is recorded, and up to 0.7.2 each session writes a line to the console."""
 
+OTHER_PROFILERS = ("NSYS_PROFILING_SESSION_ID", "NV_NSIGHT_INJECTION_TRANSPORT_TYPE", "CUDA_INJECTION64_PATH")
+"""Variables of a process into which CUDA loads Nsight Systems, Nsight Compute or another tool. CUPTI serves one tool at a
+time: JAX's profiler then records nothing of the GPU, and writes an error to the console for each window."""
+
 TRACES = Path("plugins") / "profile"
 """Where XProf finds raw traces: `<directory>/plugins/profile/<run>/<name>.xplane.pb`. It should show ranks that record at
 the same time as the hosts of one run, so the run is named by the minute (UTC) and each file by its rank. Ranks whose
@@ -303,6 +307,8 @@ def why_not_scheduled(settings: Mapping[str, Any], jaxlib: tuple[int, ...]) -> s
     asked = "those that are asked for are made"
     if settings.get("profile_budget_ratio", 1.0) <= 0:
         return f"no profiler windows are scheduled: JAXOBS_PROFILE_BUDGET_RATIO=0; {asked}"
+    if attached := next((name for name in OTHER_PROFILERS if name in os.environ), ""):
+        return f"no profiler windows are scheduled: {attached} is set, so another profiler has CUPTI; {asked}"
     if jaxlib < FIRST_JAXLIB:
         version = f"jaxlib {'.'.join(map(str, jaxlib))}" if jaxlib else "an unknown version of jaxlib"
         first = ".".join(map(str, FIRST_JAXLIB))
