@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,17 +81,15 @@ def peaks_for(
         _run_as(left_out, values)
     if tensorfloat32_allowed and "matrix.float32" not in own and "matrix.tensorfloat32" in values:
         values["matrix.float32"] = values["matrix.tensorfloat32"]
-    memory = values.get("memory")
-    capacity = values.get("capacity")
+    memory, capacity = values.get("memory"), values.get("capacity")
+    was_measured = memory is not None and memory.provenance == "measured"
     return Peaks(
         device_kind=device_kind,
         matrix=_unit(values, "matrix"),
         vector=_unit(values, "vector"),
         transcendentals=values.get("transcendentals"),
         memory=memory,
-        memory_by_working_set=(
-            mine.memory_by_working_set() if mine and memory and memory.provenance == "measured" else ()
-        ),
+        memory_by_working_set=mine.memory_by_working_set() if mine and was_measured else (),
         link=values.get("link"),
         memory_capacity=capacity.value if capacity else None,
         reason=_reason(device_kind, platform, values, notes),
@@ -129,9 +128,7 @@ def _run_as(left_out: LeftOut, values: dict[str, Peak]) -> None:
     keys = f"matrix.{left_out.dtype}", f"matrix.{peak_key(left_out.dtype)}"
     other = values.get(f"matrix.{left_out.runs_as}")
     if other is not None and not any(key in values for key in keys):
-        values[keys[0]] = Peak(
-            other.value, other.provenance, f"{other.source}; {left_out.dtype} {left_out.reason}"
-        )
+        values[keys[0]] = replace(other, source=f"{other.source}; {left_out.dtype} {left_out.reason}")
 
 
 def _unit(values: Mapping[str, Peak], unit: str) -> dict[str, Peak]:

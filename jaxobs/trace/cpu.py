@@ -30,9 +30,10 @@ _Started = tuple[int, int, int, bytes | None, bytes, int]
 
 
 class HostPlane:
-    """Reads `/host:CPU`; afterwards `devices()`, `calls` and `copies` hold what was found."""
+    """Reads `/host:CPU`; `devices()`, `calls` and `copies` hold what was found. Raises TraceError for corrupted bytes."""
 
-    def __init__(self, metadata: PlaneMetadata, host: str, modules: ModuleIndex) -> None:
+    def __init__(self, plane: Plane, host: str, modules: ModuleIndex) -> None:
+        metadata = PlaneMetadata(plane)
         self.copies: dict[bytes, str] = {}
         """Names of host calls that copy, by their correlation id as encoded."""
         self.calls: list[tuple[int, int, int, str]] = []
@@ -43,9 +44,6 @@ class HostPlane:
         self._devices: dict[int, tuple[Timeline, list[_Started]]] = {}
         self._ended: dict[bytes | None, tuple[int, int, int]] = {}
         self._strange = 0
-
-    def read(self, plane: Plane) -> None:
-        """Read every line. Raises TraceError for corrupted bytes."""
         for number, line in enumerate(lines_of(plane)):
             self._read_line(number, line)
 

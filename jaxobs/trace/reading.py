@@ -150,11 +150,7 @@ def _read_planes(
             texts = ((key, value) for key, value in metadata.stats.items() if isinstance(value, str))
             versions |= {key: value for key, value in texts if key.endswith("_version")}
     index = ModuleIndex(modules, notes)
-    hosts = []
-    for plane in planes:
-        if plane.name == _HOST:
-            hosts.append(HostPlane(PlaneMetadata(plane), name, index))
-            hosts[-1].read(plane)
+    hosts = [HostPlane(plane, name, index) for plane in planes if plane.name == _HOST]
     timelines = [device for host in hosts for device in host.devices()]
     copies = {correlation: call for host in hosts for correlation, call in host.copies.items()}
     for plane in planes:

@@ -196,12 +196,6 @@ def _xid(device: Device) -> Iterator[Sample]:
     yield LAST_XID, (), last
 
 
-def _temperature(handle: Any) -> float:
-    # The second goes with CUDA 14, and the first is missing before driver 570.
-    names = "nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"
-    return float(newest(names, handle, pynvml.NVML_TEMPERATURE_GPU))
-
-
 def _throttled(policy: int) -> Callable[[Any], float]:
     return lambda handle: pynvml.nvmlDeviceGetViolationStatus(handle, policy).violationTime / 1e9
 
@@ -232,7 +226,11 @@ def _nvlink(bytes_field: int, kibibytes_field: int) -> Callable[[Any], float]:
     return ask
 
 
-THRESHOLD = "nvmlDeviceGetTemperatureThreshold"
+# The second goes with CUDA 14, and the first is missing before driver 570.
+NOW, THRESHOLD = (
+    ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"),
+    "nvmlDeviceGetTemperatureThreshold",
+)
 
 BOARD_QUERIES: tuple[Query[Device], ...] = (
     Query((UTILIZATION, MEMORY_UTILIZATION), _utilization),
@@ -243,7 +241,7 @@ BOARD_QUERIES: tuple[Query[Device], ...] = (
     _one(CLOCK, _of_kind("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM, 1e6), "memory"),
     _one(CLOCK_LIMIT, _of_kind("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM, 1e6), "sm"),
     _one(CLOCK_LIMIT, _of_kind("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_MEM, 1e6), "memory"),
-    _one(TEMPERATURE, _temperature, "gpu"),
+    _one(TEMPERATURE, lambda handle: float(newest(NOW, handle, pynvml.NVML_TEMPERATURE_GPU)), "gpu"),
     _one(TEMPERATURE, lambda handle: field_value(handle, pynvml.NVML_FI_DEV_MEMORY_TEMP), "memory"),
     _one(TEMPERATURE_LIMIT, _of_kind(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN), "slowdown"),
     _one(TEMPERATURE_LIMIT, _of_kind(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN), "shutdown"),
