@@ -119,9 +119,11 @@ def test_without_jaxs_profiler_the_source_is_down_and_says_so(
     assert observed.ask(0.1).outcome == "failed"
 
 
-def _plane(name: bytes, content: bytes) -> bytes:
-    """A plane of a trace: its number, its name, and a line of so many bytes."""
-    inner = b"".join((b"\x08\x02\x12", _varint(len(name)), name, b"\x1a", _varint(len(content)), content))
+def _plane(name: bytes, content: bytes | None) -> bytes:
+    """A plane of a trace: its number, its name, and a line of these bytes, or none."""
+    inner = b"".join((b"\x08\x02\x12", _varint(len(name)), name))
+    if content is not None:
+        inner += b"\x1a" + _varint(len(content)) + content
     return b"\n" + _varint(len(inner)) + inner
 
 
@@ -135,5 +137,6 @@ def test_a_trace_without_operations_is_known_to_be_empty_however_large_its_modul
     assert recording.is_empty(modules + _plane(b"/host:CPU", b"a step"))
     assert not recording.is_empty(modules + _plane(b"/host:CPU", b"hlo_op"))
     assert not recording.is_empty(_plane(b"/device:GPU:0", b"") + modules)
+    assert recording.is_empty(_plane(b"/device:GPU:0", None) + modules)  # each GPU has one
     assert not recording.is_empty(_plane(b"/host:CPU", bytes(2 * recording.SMALL)))
     assert not recording.is_empty(b"a trace cut off")

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from jaxobs.model.clock import monotonic, now, process_time, thread_time
-from jaxobs.proto.wire_format import FieldError, fields
+from jaxobs.proto.wire_format import LENGTH, FieldError, fields
 
 UNWATCHED_SECONDS = 0.1
 """Longest scheduled recording on a CPU once it is known that it cannot be watched: five million operations a second make
@@ -52,13 +52,16 @@ SMALL = 2**20
 """Bytes below which a trace, its modules apart, is searched for operations: that holds the interpreter lock, 0.2 ms for
 1 MB."""
 
-PLANE_OF_MODULES = b"/host:metadata"
-NAME_WITHIN = 64
+PLANE_OF_MODULES, NAME_WITHIN = b"/host:metadata", 64
 """The plane of the modules, which may be many megabytes, and the bytes within which a plane has its name: its number,
 where it has one, comes before."""
 
-MARKS_OF_OPERATIONS = (b"hlo_op", b"/device:")
+MARK_OF_OPERATIONS, DEVICE_PLANE = b"hlo_op", b"/device:"
 """The name of a stat that every operation on a CPU has, and the beginning of every device plane's name."""
+
+LINES = 3 << 3 | LENGTH
+"""The key of a plane's lines. Each GPU has a plane, and one that recorded nothing has none (openxla/xla,
+xla/backends/profiler/gpu/cupti_collector.cc, ``Export``)."""
 
 
 class SessionLock:
@@ -214,13 +217,16 @@ def worked(lock: SessionLock, seconds: float) -> Ended:
 
 def is_empty(xspace: bytes) -> bool:
     """Whether a trace has no operation. One that has SMALL bytes besides its modules is taken to have some."""
-    searched = 0
+    searched, whole = 0, memoryview(xspace)
     try:
-        for _, _, begin, end in fields(memoryview(xspace)):
-            if xspace.find(PLANE_OF_MODULES, begin, min(begin + NAME_WITHIN, end)) >= 0:
+        for _, _, begin, end in fields(whole):
+            beginning = xspace[begin : min(begin + NAME_WITHIN, end)]
+            if PLANE_OF_MODULES in beginning:
                 continue
+            if DEVICE_PLANE in beginning and any(key == LINES for key, *_ in fields(whole[begin:end])):
+                return False
             searched += end - begin
-            if searched >= SMALL or any(xspace.find(mark, begin, end) >= 0 for mark in MARKS_OF_OPERATIONS):
+            if searched >= SMALL or xspace.find(MARK_OF_OPERATIONS, begin, end) >= 0:
                 return False
     except FieldError:
         return False  # the agent says what is wrong with it
