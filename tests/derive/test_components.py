@@ -39,6 +39,7 @@ def profiles(draw: st.DrawFn) -> LoopProfile:
         time=at(1), windows=1, steps=draw(st.floats(0.1, 100)), seconds=busy + waiting, active_seconds=busy + waiting,
         input_seconds=waiting, busy_seconds=busy, gap_seconds=draw(amounts),
         input_busy_seconds=draw(st.floats(0, 2)) * waiting, operations=draw(st.floats(0, 1e6)), parts=found,
+        on_accelerator=draw(st.booleans()),
     )  # fmt: skip
 
 
@@ -131,7 +132,9 @@ def test_a_run_is_split_without_loss(part: Part, per_run: float) -> None:
 def test_untraced_steps_take_no_longer_than_traced_ones(
     profile: LoopProfile, wall: float, steps: int
 ) -> None:
-    assert 0.0 <= untraced(profile, stretch(wall, steps)) <= 1.0 + 1e-9
+    factor, gaps = untraced(profile, stretch(wall, steps))
+    assert 0.0 <= factor <= 1.0 + 1e-9
+    assert 0.0 <= gaps * profile.steps <= profile.gap_seconds * (1 + 1e-9)
 
 
 BUSY_HOST = {PROCESSOR: 1.0}
@@ -185,6 +188,17 @@ def test_tracing_makes_small_operations_longer_and_that_is_taken_off() -> None:
     components = of_unwatched(stretch(0.6, 100), profile_of({"latency": 0.08}, operations=100_000))
     assert components["latency"] == pytest.approx(0.4)
     assert components["host"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("gap", "left"), [(0.045, 0.005), (0.005, 0.0)])
+def test_launches_that_tracing_slows_down_are_no_latency_of_a_gpu(gap: float, left: float) -> None:
+    """Traced steps take 10 ms, as launching a kernel takes 20 µs, and untraced ones 6 ms."""
+    profile = profile_of({"memory": 0.055}, gap_seconds=gap, operations=5_000, on_accelerator=True)
+    components = of_unwatched(stretch(0.6, 100), profile)
+    assert components["memory"] == pytest.approx(0.55)
+    assert components["latency"] == pytest.approx(10 * left)
+    as_long = of_unwatched(stretch(1.0, 100), profile)
+    assert as_long["latency"] == pytest.approx(10 * gap)
 
 
 def test_a_device_that_worked_while_the_loop_waited_leaves_less_to_the_input() -> None:

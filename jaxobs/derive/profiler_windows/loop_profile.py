@@ -79,6 +79,8 @@ class LoopProfile:
     """Steps that lay wholly in a window, in which calls were counted."""
     uneven: bool = False
     """Whether a window cut steps that are much longer than the whole ones in it, so that it holds no typical steps."""
+    on_accelerator: bool = False
+    """Whether its devices are no CPU."""
     parts: dict[str, Part] = field(default_factory=dict)
     """Executables by fingerprint; what belongs to no executable is under the empty fingerprint."""
 
@@ -145,6 +147,7 @@ class LoopProfile:
     def add(self, other: LoopProfile) -> None:
         self.time = max(self.time, other.time)
         self.uneven = self.uneven or other.uneven
+        self.on_accelerator = self.on_accelerator or other.on_accelerator
         for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for fingerprint, part in other.parts.items():
@@ -200,6 +203,7 @@ def loop_profile(
     devices = [device for device in devices if device.trace.stretches[name].busy_seconds >= least]
     length, waited = (seconds(sum(stop - start for start, stop in own)) for own in (part.spans, part.inputs))
     found = LoopProfile(end, 1, part.steps, length, part.active_seconds, waited)
+    found.on_accelerator = devices[0].trace.platform != "cpu"
     for device in devices:
         _add_device(found, name, device, profiled, functions, 1 / len(devices))
     if not part.whole:
