@@ -33,8 +33,8 @@ _SUM_OF_SPLIT: Final = re.compile("split_?k_?reduce|reduce_?split_?k", re.IGNORE
 
 _Entry = tuple[int, int]
 """The index of an event's operation, and that of the statistic which tells it from others of its kind (else -1)."""
-_SKIPPED: Final = -1
-_IN_GRAPH: Final = -2
+_SKIPPED, _IN_GRAPH = -1, -2
+"""In place of the index of an operation."""
 
 
 class _Node(NamedTuple):
