@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.profiler_windows.loop_profile import OLDEST
+from jaxobs.derive.profiler_windows.loop_profile import ALONE, OLDEST, LoopProfile, valid_profile
 from jaxobs.derive.profiler_windows.windows import PATIENCE
 from jaxobs.model.clock import NANOSECONDS
 from jaxobs.model.cost import Cost, OperationCost
@@ -126,13 +127,24 @@ def test_time_between_the_operations_of_a_run_is_latency() -> None:
 def test_an_old_window_and_one_of_other_executables_no_longer_hold() -> None:
     fold = profiled_fold([operation("dot", 0.8, runs=10)], cost_of(("dot", COMPUTE, 1)))
     assert fold.profiles.of("train", at(5), {}).value is not None
-    assert fold.profiles.of("train", at(3) + OLDEST + 1, {}).value is None
+    assert (
+        fold.profiles.of("train", at(3) + ALONE, {}).value is not None
+    )  # windows that cost much come as seldom
+    assert fold.profiles.of("train", at(3) + ALONE + 1, {}).value is None
     fold = profiled_fold([operation("dot", 0.8, runs=10)], cost_of(("dot", COMPUTE, 1)))
     fold.apply(Compilation("f", 2, 1, at(5.05), (), "off", "shape", (), None))
     fold.apply(step(40, 5.0, 5.1))
     fold.snapshot(at(5.2))
     assert fold.loops.by_name["train"].profile.value is None
     assert loop_of(fold, 5.2)["profile"] is None
+
+
+def test_of_several_windows_an_old_one_no_longer_holds() -> None:
+    windows = deque(LoopProfile(at(second), 1, steps=1.0) for second in (1, 2, 300))
+    for after, left in ((at(1) + OLDEST, 3), (at(1) + OLDEST + 1, 2), (at(300) + OLDEST + 1, 1)):
+        whole = valid_profile(windows, after, {})
+        assert whole is not None
+        assert whole.windows == left
 
 
 def test_runs_and_seconds_of_what_is_not_watched_are_marked_as_sampled() -> None:
@@ -266,7 +278,7 @@ def test_of_windows_that_no_longer_hold_it_is_not_said_that_the_last_could_not_b
     unreadable, told = fold.profiles.to_read(at(5))
     fold.profiles.read(unreadable, None, "a line is corrupted")
     read(fold, told, trace_of(device([operation("dot", 0.8, runs=10)])), lambda *_: module)
-    found = fold.profiles.of("train", at(3) + OLDEST + 1, {})
+    found = fold.profiles.of("train", at(3) + ALONE + 1, {})
     assert (found.value, found.reason) == (None, "no profiler window that holds for this loop has been read")
 
 

@@ -13,9 +13,10 @@ from jaxobs.model.figure import figure
 from jaxobs.roofline_model.bounds import sum_of_both
 from jaxobs.roofline_model.traced import Profiled, ProfiledDevice
 
-OLDEST, NEWEST = 600 * NANOSECONDS, 3
-"""How long a window's result is used, and of how many. A job that changes what it does changes its executables or its
-pace as well; where the pace changes, as a device is throttled, three soon follow it."""
+OLDEST, ALONE, NEWEST = 600 * NANOSECONDS, 3600 * NANOSECONDS, 3
+"""How long a window's result is used, how long where none is newer, and of how many. A job that changes what it does
+changes its executables or its pace as well; where the pace changes, as a device is throttled, three soon follow it. But
+where one costs more than 1.2 s, as starting and stopping CUPTI may, the budget pays for the next after ten minutes."""
 
 IDLE_DEVICE = 0.1
 """Share of the busiest device's busy time below which a device counts as taking no part in the loop."""
@@ -172,7 +173,7 @@ def valid_profile(windows: deque[LoopProfile], time: int, compiled: Mapping[str,
 
     Older ones are forgotten. `compiled`: when executables of a function were last made in the loop's steps.
     """
-    while windows and windows[0].time < time - OLDEST:
+    while windows and windows[0].time < time - (OLDEST if len(windows) > 1 else ALONE):
         windows.popleft()
     if not windows:
         return None
