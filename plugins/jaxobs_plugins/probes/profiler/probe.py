@@ -86,12 +86,12 @@ class ProfilerProbe(Probe):
             answer(request, ProfileResult("failed", "", "JAX has made no backend yet"))
         else:
             self._sessions.end_dropped()
+            if not seconds:  # one window answers all who wait for it
+                self._windows.to_keep = request = self._windows.to_keep or request
             self._requests.add(request)
             request.add_done_callback(self._requests.discard)
-            if not seconds:
-                self._windows.to_keep = request
-                return request
-            self._give(partial(self._windows.requested, request, seconds, keep))
+            if seconds:
+                self._give(partial(self._windows.requested, request, seconds, keep))
         return request
 
     def stop(self) -> None:
