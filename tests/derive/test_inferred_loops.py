@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from jaxobs.derive.loops.found import HELD, LOOPS, Followed, InferredLoops
 from jaxobs.model.clock import NANOSECONDS
-from jaxobs.model.events import ROW_LENGTH, UNMARKED, StepCompleted, StepEnded, StepRows, steps_of_rows
+from jaxobs.model.events import (
+    ROW_LENGTH,
+    UNMARKED,
+    StepCompleted,
+    StepEnded,
+    StepRows,
+    TurnsAsked,
+    steps_of_rows,
+)
 from tests.derive.made_up import applied, at, created, new_fold
 
 FUNCTIONS = {1: "train", 2: "evaluate", 3: "loss", 4: "setup", 5: "sample", 6: "train"}
@@ -123,6 +131,21 @@ def test_a_pause_before_another_loop_is_no_time_of_the_one_that_ended(seen: str)
     loops = fold.snapshot(round(now * NANOSECONDS)).document["loops"]
     rates = {name: loop["steps_per_second"] for name, loop in loops.items()}
     assert rates == pytest.approx({"train": 40 / 0.5, "evaluate": 10 / 0.2}, rel=0.01)
+
+
+def test_the_last_turn_of_a_pass_is_like_the_others_where_the_host_waits_in_each() -> None:
+    """Nobody sees the device's end in time; each turn takes 0.1 s, and after each pass the host sleeps for 3 s."""
+    fold, call, now = new_fold(), 0, 0.0
+    for run, function in ((1, "train"), (2, "evaluate")):
+        fold.apply(created(run, function))
+    for _ in range(8):
+        for run, count in ((1, 40), (2, 10)):
+            fold.apply_steps(calls([run] * count, 0.1, now, call + 1))
+            call, now = call + count, now + 0.1 * count + 3.0
+            fold.apply(TurnsAsked(UNMARKED, 5, 5, round(now * NANOSECONDS), run))
+    document = fold.snapshot(round(now * NANOSECONDS)).document
+    rates = {name: loop["steps_per_second"] for name, loop in document["loops"].items()}
+    assert rates == pytest.approx({"train": 10.0, "evaluate": 10.0})
 
 
 def test_a_function_that_has_its_place_in_the_turns_of_a_loop_holds_nothing_back() -> None:

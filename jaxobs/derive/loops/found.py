@@ -142,7 +142,8 @@ class Followed:
 class InferredLoops:
     """`function_of` names the function of a run; `compiling` gives the nanoseconds of a stretch spent in compiles.
 
-    `seconds_of` gives the device seconds of a run, at most, None where they are not known.
+    `seconds_of` gives the device seconds of a run, at most, None where they are not known. `waits` tells of a loop that
+    was found whether the host waits for the device in each turn.
     """
 
     def __init__(
@@ -150,10 +151,12 @@ class InferredLoops:
         function_of: Callable[[int], str],
         compiling: Callable[[int, int, int], int],
         seconds_of: Callable[[int], float | None],
+        waits: Callable[[str], bool] = lambda loop: False,
     ) -> None:
         self._function_of = function_of
         self._compiling = compiling
         self._seconds_of = seconds_of
+        self._waits = waits
         self._minor: set[str] = set()
         """Functions called first in turns that have another main function."""
         self._candidates: dict[str, Candidate] = {}
@@ -285,13 +288,16 @@ class InferredLoops:
 
         A turn ends before a pause in which nothing is done. It begins where the device is `done` with the turn's newest
         call, and no checkpoint is saved any more. Before another loop's call the host does as much for the turn as it did
-        for the others of this pass, on average.
+        for the others of this pass, on average; where it waits for the device in each, that tells the end without `done`.
         """
-        end, ends_pass = next_call, not alike and bool(self._pass)
+        assert self._active is not None
+        end, start, ends_pass = next_call, self._turn[0].start, not alike and bool(self._pass)
+        if done is None and ends_pass and self._waits(self._active.function):
+            done = start
         if done is not None:
             paused = max([done, *(stop for _, stop in self._checkpoints if stop <= next_call)])
             if ends_pass:
-                end = min(next_call, max(paused, self._turn[0].start + round(fmean(self._pass))))
+                end = min(next_call, max(paused, start + round(fmean(self._pass))))
             elif next_call - paused > MAX_GAP:
                 end = paused
         self._close(end, by_next_call=True, is_open=ends_pass and done is None)

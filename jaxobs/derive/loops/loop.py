@@ -313,7 +313,10 @@ class Loops:
         self._newest: dict[int, Loop] = {}
         """The loop of each thread's newest steps."""
         self.inferred = InferredLoops(
-            rooms.executables.title_of, rooms.compiles.overlap, rooms.executables.at_most_seconds_of
+            rooms.executables.title_of,
+            rooms.compiles.overlap,
+            rooms.executables.at_most_seconds_of,
+            lambda name: name in self.by_name and self.by_name[name].stretches.host_waits,
         )
         self.dispatch = DISPATCH
         """What a thread does that is on a processor in a call of JAX's: the host's work, but on a CPU the device's."""
