@@ -16,11 +16,12 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 from jaxobs.config import Settings, load_settings, origin, plain_settings
 from jaxobs.expectations import ExpectationError, Expectations, one_line
 from jaxobs.identity import process_age_seconds, read_identity
+from jaxobs.jax_compat.objects import name_of
 from jaxobs.model.addresses import loaded_prometheus
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, monotonic, now
 from jaxobs.model.profile import ProfileResult, checked_seconds
 from jaxobs.plugin.files import why_not_writable
-from jaxobs.plugin.guard import Suppressed, described, is_ctrl_c, raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed, described, is_ctrl_c, raised_by_signal_handler, why_not_had
 from jaxobs.plugin.log import warn
 from jaxobs.plugin.span_context import application_instance
 from jaxobs.plugin.threads import join_all
@@ -169,16 +170,24 @@ class Observer:
 
         Watching a function again gives the same object. What `flax.nnx.jit` made is given back itself, with the function
         that it calls watched. A callable that is a pytree with arrays in it, as a module of Equinox is, or an object
-        with attributes that is not jitted, is given back unwatched, with a warning. Raises TypeError for what cannot be
-        called.
+        with attributes that is not jitted, or whose attributes cannot be read, is given back unwatched, with a warning.
+        Raises TypeError for what cannot be called.
         """
         if not callable(function):
             raise TypeError(
-                f"watch() takes a function of jax.jit, not an object of type {type(function).__name__!r}"
+                f"watch() takes a function of jax.jit, not an object of type {name_of(type(function))!r}"
             )
-        if self._ended or not is_watchable(function, self._not_jitted):
-            return function
-        return cast("Callable[Parameters, Result]", self._side.watching.watch(function))
+        try:
+            if not self._ended and is_watchable(function, self._not_jitted):
+                return cast("Callable[Parameters, Result]", self._side.watching.watch(function))
+        except (
+            BaseException
+        ) as error:  # attributes of an object of the user's, or of its class, may raise anything
+            if is_ctrl_c(error) or raised_by_signal_handler(error):
+                raise
+            kind = name_of(type(function))
+            warn(f"obs.watch does nothing: attributes of this {kind} cannot be read: {described(error)}")
+        return function
 
     def record(self, /, **values: Any) -> None:
         """Numbers to show beside ours. A JAX array is read later, when it is ready, and not on this thread."""
@@ -384,9 +393,8 @@ class Observer:
                 self._side.stop(0.0)
                 if is_ctrl_c(error) or raised_by_signal_handler(error):
                     raise
-                self._messages.final_snapshot = absent_snapshot(
-                    why := f"nothing is observed: {described(error)}"
-                )
+                why = f"nothing is observed: {why_not_had(error)}"
+                self._messages.final_snapshot = absent_snapshot(why)
                 warn(why)
                 return
             atexit.register(self._at_exit)

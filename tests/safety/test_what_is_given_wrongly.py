@@ -95,6 +95,52 @@ def test_an_object_with_attributes_that_is_not_jitted_is_given_back_with_a_warni
     )
 
 
+UNREADABLE_OBJECTS = """
+import sys
+import jax
+
+def raises(*_): raise LookupError("no such name")
+def leaves(*_): sys.exit(3)
+class Registry(type):
+    __getattribute__ = raises
+def called(self): return 7
+objects = [
+    type("Proxy", (), {"__call__": called, "__getattr__": raises})(),
+    type("Lazy", (), {"__call__": called, "__getattr__": leaves})(),
+    type("Slow", (), {"__call__": called, "__wrapped__": property(raises)})(),
+    type("Posing", (), {"__call__": called, "__class__": property(raises)})(),
+    type("Named", (), {"__call__": called, "__name__": type("Name", (), {"__str__": raises})()})(),
+    type("Placed", (), {"__call__": called, "__module__": []})(),
+    Registry("Entry", (), {"__call__": called})(),
+]
+def wrapper(): return 7
+wrapper.__wrapped__ = objects[0]
+for given in (*objects, wrapper):
+    watched = obs.watch(given)
+    print(watched is given, watched())
+"""
+
+
+def test_an_object_whose_attributes_raise_is_given_back_with_a_warning(run: Callable[..., Any]) -> None:
+    outcome = run(UNREADABLE_OBJECTS)
+    assert (outcome.status, outcome.stdout) == (0, "True 7\n" * 8), outcome.stderr
+    lookup = "LookupError: no such name"
+    raised = {
+        "Proxy": lookup,
+        "Lazy": "SystemExit: 3",
+        "Slow": lookup,
+        "Posing": lookup,
+        "Named": lookup,
+        "Placed": "TypeError: unhashable type: 'list'",
+        "Entry": lookup,
+        "function": lookup,
+    }
+    assert [line for line in outcome.stderr.splitlines() if " cannot be read: " in line] == [
+        f"jaxobs: obs.watch does nothing: attributes of this {kind} cannot be read: {error}"
+        for kind, error in raised.items()
+    ]
+
+
 NOT_WEAKLY_HELD = """
 import operator
 import jax, numpy

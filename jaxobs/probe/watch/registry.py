@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxobs.jax_compat.jit import twin
+from jaxobs.plugin.guard import Suppressed
 from jaxobs.probe.watch.calls import Calls
 from jaxobs.probe.watch.watchable import FLAX_JITTED, has_jitted_inside, name_of
 from jaxobs.probe.watch.watched import Watched, calls_of, note_for, state_of
@@ -89,7 +90,8 @@ class Watching:
         """Go on watching what an earlier observer watched."""
         self._over = False
         for found in _living():
-            self._attach(found)
+            with Suppressed(Exception):  # attributes of an object of the user's, which were read before
+                self._attach(found)
 
     def watch(self, function: Any) -> Any:
         """What stands in for the function. What `flax.nnx.jit` returns stands for itself, and is watched inside."""

@@ -27,12 +27,11 @@ def is_jitted(function: Any) -> bool:
 
     A wrapper made with `functools.wraps` counts too: it has the name of what it calls.
     """
-    with Suppressed(Exception):  # attributes of an object of the user's may raise anything
-        for _ in range(MOST_WRAPPERS):
-            if hasattr(function, "lower") or hasattr(function, "runtime_executable"):
-                return True
-            if (function := getattr(function, "__wrapped__", None)) is None:
-                return False
+    for _ in range(MOST_WRAPPERS):
+        if hasattr(function, "lower") or hasattr(function, "runtime_executable"):
+            return True
+        if (function := getattr(function, "__wrapped__", None)) is None:
+            return False
     return True
 
 
