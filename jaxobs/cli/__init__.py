@@ -38,8 +38,10 @@ def tell(line: str) -> None:
 
 
 @contextlib.contextmanager
-def using(what: str) -> Iterator[None]:
+def using(what: str, instead: str = "") -> Iterator[None]:
     """Raises InputError for what the wrong types in somebody else's document or trace make the block raise.
+
+    `instead` ends the message: what else there is.
 
     A document is not compared with a schema: each figure in it may be absent, and what is drawn of it is the check.
     """
@@ -49,7 +51,7 @@ def using(what: str) -> Iterator[None]:
         raise
     except Exception as error:  # noqa: BLE001  # which it is depends on the value and on who reads it
         why = f"{type(error).__name__}: {error}"[:200]  # it may quote what it could not use
-        raise InputError(f"{what} cannot be shown, as it is not whole: {why}") from None
+        raise InputError(f"{what} cannot be shown, as it is not whole: {why}{instead}") from None
 
 
 def main(arguments: list[str] | None = None) -> int:

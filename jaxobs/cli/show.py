@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import shlex
 import sys
 import webbrowser
 from collections import deque
@@ -46,10 +47,10 @@ DISPLAYS = {"DISPLAY", "WAYLAND_DISPLAY"}
 
 ENDED = {
     "running": "its record was written while the job ran",
-    "lost": "its record was written while the job ran; how it ended is not known",
-    "crashed": "it was ended by an exception",
+    "lost": "it did not tell its end, and how it ended is not known",
+    "crashed": "it was ended by an exception, or with an exit status that is not 0",
     "interrupted": "it was interrupted (Ctrl-C)",
-    "killed": "it was killed, left by os._exit, or had no time to tell its end",
+    "killed": "it was killed by a signal",
 }
 
 
@@ -74,7 +75,9 @@ def run(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(record.content, indent=2, allow_nan=False))
         return 0
-    with using(record.name):
+    kept_in = shlex.quote(str(record.path.parent.parent))
+    others = f"; `jaxobs runs {kept_in}` lists the others" if record.path.name == RECORD else ""
+    with using(record.name, others):
         look = look_of(sys.stdout)
         shown = render(record.snapshot, **look)
         ranks = [Observed(one.name, one.snapshot) for one in of_one_run(record)]

@@ -219,6 +219,17 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 FIRST, LAST = "train-19700101T001640Z-1000r0", "train-19700101T001700Z-1020r0"
 
 
+def test_where_the_newest_run_cannot_be_shown_it_is_said_what_lists_the_others(
+    records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = records / LAST / "record.json"
+    newest.write_text(json.dumps(json.loads(newest.read_text()) | {"state": "?", "began": 2_000.0}))
+    for word in ("last", str(records), str(newest)):
+        assert main(["show", word]) == 2
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if "cannot be shown" in line]
+        assert line.endswith(f"; `jaxobs runs {records}` lists the others")
+
+
 def test_runs_are_listed_the_newest_first(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs"]) == 0
     lines = capsys.readouterr().out.splitlines()
