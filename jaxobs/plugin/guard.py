@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import math
@@ -164,6 +165,16 @@ def described(error: BaseException) -> str:
     with Suppressed(Exception):  # the message may come from an object of the user's
         return f"{type(error).__name__}: {error}"
     return type(error).__name__
+
+
+LIMITS = "a limit on open files or processes is too low (`ulimit -n`, `ulimit -u`, pids.max of a container)"
+
+
+def why_not_had(error: BaseException) -> str:
+    """Why the system gave no descriptor, thread or process, and what to raise where that is a limit."""
+    reason = str(error) if isinstance(error, OSError) else described(error)
+    reached = getattr(error, "errno", None) in {errno.EAGAIN, errno.EMFILE, errno.ENFILE}
+    return f"{reason}; {LIMITS}" if reached or "can't start new thread" in reason else reason
 
 
 def is_ctrl_c(error: BaseException) -> bool:

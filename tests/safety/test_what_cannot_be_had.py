@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from jaxobs.plugin.guard import LIMITS
 from jaxobs.probe.transport.agent_process import start_agent_process
 from tests.cli.launched import environment
 
@@ -39,8 +40,8 @@ _thread.start_new_thread = begin_with_too_large_a_stack
 obs = jaxobs.instrument()
 for _ in obs.steps(range(3)):
     print(float(jax.jit(lambda x: x + 1)(1.0)))
-said = "nothing is observed: RuntimeError: can't start new thread"
-assert obs.address is None and obs.snapshot()["loops_reason"] == said
+said = "nothing is observed: RuntimeError: can't start new thread; a limit on open files or processes is too low"
+assert obs.address is None and obs.snapshot()["loops_reason"].startswith(said)
 obs.shutdown()
 after = living(), len(os.listdir("/proc/self/fd")), listeners()
 assert after == before, (after, before)
@@ -52,8 +53,27 @@ def test_where_a_thread_cannot_be_started_the_job_is_as_without(run: Callable[..
     outcome = run(NO_MORE_THREADS.format(most=most), observed=False)
     assert (outcome.status, outcome.stdout) == (0, "2.0\n2.0\n2.0\n"), outcome.stderr
     assert outcome.stderr.splitlines() == [
-        "jaxobs: nothing is observed: RuntimeError: can't start new thread"
+        f"jaxobs: nothing is observed: RuntimeError: can't start new thread; {LIMITS}"
     ]
+
+
+FEW = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (14, 14))  # a shell needs numbers from 10 on
+import jax, jaxobs
+jax.devices()
+held = [os.open(os.devnull, os.O_RDONLY) for _ in range(5 - len(os.listdir("/proc/self/fd")) + 3)]
+obs = jaxobs.instrument()
+print(float(jax.jit(lambda x: x + 1)(1.0)))
+obs.snapshot(60)
+"""
+
+
+def test_where_the_agent_finds_no_descriptor_it_is_said_what_to_raise(run: Callable[..., Any]) -> None:
+    outcome = run(FEW, observed=False)
+    assert (outcome.status, outcome.stdout) == (0, "2.0\n"), outcome.stderr
+    *_, last = outcome.stderr.splitlines()
+    assert LIMITS in last and "; nothing is observed" in last, outcome.stderr  # noqa: PT018
 
 
 GREENLETS = """

@@ -65,6 +65,11 @@ class AgentProcess:
         self._pid = pid
         _, self._started = state_and_start(pid)
 
+    @property
+    def has_started(self) -> bool:
+        """Whether it has sent its number."""
+        return self._pid > 0
+
     def is_stopped(self) -> bool:
         """Whether it is suspended (SIGSTOP, a debugger), so that it will send nothing."""
         return self._is_in("Tt")

@@ -17,7 +17,7 @@ from jaxobs.flow.pipe import WakeUp, ready
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import NANOSECONDS, monotonic, now
 from jaxobs.model.events import Event, ProbeReported
-from jaxobs.plugin.guard import described
+from jaxobs.plugin.guard import LIMITS, described, why_not_had
 from jaxobs.plugin.threads import Flag, cpu_seconds
 from jaxobs.probe.transport.agent_process import AgentProcess
 from jaxobs.probe.transport.backlog import Retained
@@ -220,8 +220,7 @@ class Sender:
         except BaseException as error:  # noqa: BLE001  # of the system, or of a guard that forbids sockets or processes
             self._agent = None
             self.agents = RESTARTS + 1
-            reason = str(error) if isinstance(error, OSError) else described(error)
-            self._log(f"the agent could not be started: {reason}; nothing is observed")
+            self._log(f"the agent could not be started: {why_not_had(error)}; nothing is observed")
             self._give_up()
             return
         self._unsent.append(memoryview(wire.frame(wire.HELLO, self._agents.greeting())))
@@ -234,13 +233,14 @@ class Sender:
             return
         self._agent.pipe.close()
         self._agent.gone()
+        why = "" if self._agent.has_started else f" before it had started (perhaps {LIMITS})"
         self._agent = None
         self._lost_with_agents += sum(self._unfolded)
         self._unfolded.clear()
         again = self.agents <= RESTARTS and self._finish is None and not self._leaves
         if self._finish is None:
             now_what = "it is started again" if again else "nothing is observed any more"
-            self._log(f"the agent is gone; {now_what}")
+            self._log(f"the agent is gone{why}; {now_what}")
         if again:
             self._open()
         else:
