@@ -28,6 +28,11 @@ sets it aside for as long again."""
 LOG_SECONDS = 60.0
 
 
+TRACEBACK: Any = BaseException.__dict__["__traceback__"]
+"""Reads and sets an error's own traceback: its class may define the name, or forbid to set attributes, as a frozen
+dataclass does."""
+
+
 class Guard:
     """Runs a plugin's functions so that they can neither raise into their caller nor fail unseen.
 
@@ -190,7 +195,7 @@ def raised_by_signal_handler(error: BaseException) -> bool:
     raise.) Frames of ours are none of these and are not read: up to Python 3.12 a frame keeps what was read of it, and
     one with the error among its variables would keep all that is on the stack.
     """
-    traceback = error.__traceback__
+    traceback = TRACEBACK.__get__(error)
     while traceback is not None:
         frame, name = traceback.tb_frame, traceback.tb_frame.f_globals.get("__name__")
         is_ours = type(name) is str and name.startswith("jaxobs")

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
+from jaxobs.plugin.guard import TRACEBACK
 from jaxobs.plugin.protocol import Job
 
 Wrapper = TypeVar("Wrapper", bound=Callable[..., Any])
@@ -129,10 +130,10 @@ def replace(owner: Any, replacements: Mapping[str, Any]) -> Callable[[], None]:
 
 def drop_internal_frames(error: BaseException) -> None:
     """Remove frames of `internal` functions, which raise again what they have caught, from the top of a traceback."""
-    traceback = error.__traceback__
+    traceback = TRACEBACK.__get__(error)
     while traceback is not None and traceback.tb_frame.f_code.co_filename == INTERNAL:
         traceback = traceback.tb_next
-    error.__traceback__ = traceback
+    TRACEBACK.__set__(error, traceback)
 
 
 def _function(owner: Any, name: str) -> Callable[..., Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import sys
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxobs.model.events import FunctionWatched, StepCompleted, StepEnded
+from jaxobs.plugin.wrapping import standing_in
 from jaxobs.probe.steps.iteration import Steps
 from jaxobs.probe.watch.calls import NOT_SEEN, OF_JAX
 from jaxobs.probe.watch.watchable import is_jitted
@@ -97,6 +99,28 @@ def test_what_is_no_jitted_function_is_told_from_one(observed: Any) -> None:
 
     assert [is_jitted(function) for function in (plain, Answers(), len)] == [False, True, False]
     assert all(map(is_jitted, (doubled, doubled.lower(1.0).compile(), observed.side.watching.watch(doubled))))
+
+
+def test_an_error_whose_attributes_cannot_be_set_reaches_the_caller(observed: Any) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class StopEarlyError(Exception):
+        why: str
+
+    class ClosedError(Exception):
+        def __getattribute__(self, name: str) -> Any:
+            raise LookupError(name)
+
+    def step(error: Exception) -> None:
+        raise error
+
+    for function in (observed.side.watching.watch(step), standing_in(step)(step)):
+        for error in (StopEarlyError("it is good enough"), ClosedError()):
+            caught: list[BaseException] = []
+            try:
+                function(error)
+            except Exception as reached:  # noqa: BLE001  # whatever it is
+                caught.append(reached)
+            assert caught[0] is error
 
 
 def test_keywords_of_any_name_and_methods_work(observed: Any) -> None:
