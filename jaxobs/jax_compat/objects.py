@@ -37,6 +37,12 @@ def is_of(kind: type, *packages: str) -> bool:
     return type(module) is str and module.partition(".")[0] in packages
 
 
+def has_any(kind: type, *names: str) -> bool:
+    """Whether a type or one that it inherits from has any of these attributes; a metaclass's `__getattr__` is not asked."""
+    mro, dictionary = type.__dict__["__mro__"], type.__dict__["__dict__"]
+    return any(name in dictionary.__get__(base) for base in mro.__get__(kind) for name in names)
+
+
 def own_attributes(thing: Any) -> dict[str, Any] | None:
     """The attributes of an object, without a call of its type's `__getattr__`; None for one that has none of its own."""
     try:

@@ -141,6 +141,28 @@ def test_an_object_whose_attributes_raise_is_given_back_with_a_warning(run: Call
     ]
 
 
+STRANGE_CLASSES = """
+import jax
+class Registry(type):
+    def __getattr__(cls, name): raise LookupError(name)
+class Samples(metaclass=Registry):
+    def __getitem__(self, index):
+        if index == 3: raise IndexError
+        return index
+class Size(metaclass=Registry): pass
+
+print([*obs.steps(Samples())])
+for given in ({"examples": Size()}, {"tokens": Size()}, {"flops": Size()}):
+    with obs.step(**given): pass
+    print(*obs.steps([7], **given))
+"""
+
+
+def test_classes_that_raise_for_attributes_they_lack_do_not_end_a_loop(run: Callable[..., Any]) -> None:
+    outcome = run(STRANGE_CLASSES)
+    assert (outcome.status, outcome.stdout) == (0, "[0, 1, 2]\n7\n7\n7\n"), outcome.stderr
+
+
 NOT_WEAKLY_HELD = """
 import operator
 import jax, numpy

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from jaxobs.flow.ring import PADDING
+from jaxobs.jax_compat.objects import has_any, name_of
 from jaxobs.model.clock import now
 from jaxobs.model.events import LoopEnded, LoopEntered
 from jaxobs.probe.steps.loops import SLOW, Loops, Step
@@ -82,9 +83,9 @@ class Steps(Generic[Item]):
         tokens: Amount,
         flops: float | None = None,
     ) -> None:
-        if not hasattr(type(iterable), "__iter__") and not hasattr(type(iterable), "__getitem__"):
+        if not has_any(type(iterable), "__iter__", "__getitem__"):
             # Testing with `iter()` would start the workers of a data loader twice.
-            raise TypeError(f"{type(iterable).__name__!r} object is not iterable")
+            raise TypeError(f"{name_of(type(iterable))!r} object is not iterable")
         self._loops = loops
         self._iterable = iterable
         self._loop = as_name(loop)

@@ -15,7 +15,7 @@ from typing import Any
 
 from jaxobs.jax_compat.arrays import is_askable, is_ready
 from jaxobs.jax_compat.jit import is_tracer
-from jaxobs.jax_compat.objects import is_of
+from jaxobs.jax_compat.objects import has_any, is_of, name_of
 from jaxobs.model.clock import now
 from jaxobs.model.events import RECORDED_NAMES, Recorded
 from jaxobs.plugin.guard import Suppressed, described, raised_by_signal_handler
@@ -42,9 +42,8 @@ def given_amount(word: str, value: Any, steps_ended: Callable[[], int]) -> float
     has ended it is NaN instead: an evaluation that begins after hours with a wrong argument must not end the training.
     """
     kind = type(value)
-    is_number = value is None or hasattr(kind, "__float__") or hasattr(kind, "__index__")
-    if not is_number and not hasattr(kind, "is_ready") and not steps_ended():
-        raise TypeError(f"{word}= takes a number, not an object of type {kind.__name__!r}")
+    if value is not None and not has_any(kind, "__float__", "__index__", "is_ready") and not steps_ended():
+        raise TypeError(f"{word}= takes a number, not an object of type {name_of(kind)!r}")
     return plain_amount(value)
 
 
