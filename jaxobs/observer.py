@@ -180,9 +180,7 @@ class Observer:
         try:
             if not self._ended and is_watchable(function, self._not_jitted):
                 return cast("Callable[Parameters, Result]", self._side.watching.watch(function))
-        except (
-            BaseException
-        ) as error:  # attributes of an object of the user's, or of its class, may raise anything
+        except BaseException as error:  # attributes of the user's object, or of its class, may raise anything
             if is_ctrl_c(error) or raised_by_signal_handler(error):
                 raise
             kind = name_of(type(function))

@@ -38,7 +38,7 @@ def is_of(kind: type, *packages: str) -> bool:
 
 
 def has_any(kind: type, *names: str) -> bool:
-    """Whether a type or one that it inherits from has any of these attributes; a metaclass's `__getattr__` is not asked."""
+    """Whether a type or one that it inherits from has one of these attributes; no metaclass is asked."""
     mro, dictionary = type.__dict__["__mro__"], type.__dict__["__dict__"]
     return any(name in dictionary.__get__(base) for base in mro.__get__(kind) for name in names)
 
