@@ -40,7 +40,7 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor
 from jaxobs.model.events import AttributeValue, Span
-from jaxobs.model.metrics import Exemplar, Family, HistogramValue, Metric
+from jaxobs.model.metrics import Family, HistogramValue, Metric
 from jaxobs.model.snapshot import SnapshotData
 from jaxobs.plugin.protocol import Agent, Batch
 from jaxobs.vocabulary.text import valid_text
@@ -119,7 +119,8 @@ def sampled(spans: Iterable[Span]) -> tuple[Span, ...]:
 class Signal(ABC):
     """One signal, and what waits to be sent of it: the exporter's thread adds, the worker's takes.
 
-    `interval` is in seconds from request to request, of which each has at most `batch_size` items.
+    `interval` is in seconds from request to request, of which each has at most `batch_size` items. The oldest are dropped
+    if more than `capacity` wait.
     """
 
     name: SignalName
@@ -127,11 +128,13 @@ class Signal(ABC):
     response: Any
     """The type of a receiver's answer."""
 
-    def __init__(self, agent: Agent, interval: float, batch_size: int = sys.maxsize) -> None:
+    def __init__(
+        self, agent: Agent, interval: float, capacity: int | None = None, batch_size: int = sys.maxsize
+    ) -> None:
         self.interval = interval
         self._agent = agent
         self._batch_size = batch_size
-        self._items: deque[Any] = deque()
+        self._items: deque[Any] = deque(maxlen=capacity)
         self._lock = threading.Lock()
 
     @abstractmethod
@@ -146,6 +149,13 @@ class Signal(ABC):
         """How many items the receiver did not take, and why, by its answer. Raises DecodeError if that is no OTLP."""
         told = self.response.FromString(answer).partial_success
         return getattr(told, f"rejected_{self.item_name.replace(' ', '_')}"), told.error_message
+
+    def add(self, items: Collection[Any]) -> int:
+        """Queue these. Returns the number of items dropped because too many wait."""
+        with self._lock:
+            waited = len(self._items)
+            self._items.extend(items)
+            return waited + len(items) - len(self._items)
 
     def take(self) -> tuple[Any, ...]:
         """Remove and return what the next request carries; empty if nothing waits."""
@@ -163,36 +173,23 @@ class Signal(ABC):
 
 
 class TraceSignal(Signal):
-    """The signal of spans. The oldest are dropped if more than `capacity` wait."""
+    """The signal of spans."""
 
     name, item_name, response = "traces", "spans", ExportTraceServiceResponse
 
-    def __init__(self, agent: Agent, interval: float, capacity: int, batch_size: int) -> None:
-        super().__init__(agent, interval, min(batch_size, capacity))
-        self._items = deque(maxlen=capacity)
-        self._capacity = capacity
-
     def offer(self, batch: Batch) -> int:
-        spans = sampled(batch.spans)
-        with self._lock:
-            dropped = max(len(self._items) + len(spans) - self._capacity, 0)
-            self._items.extend(spans)
-        return dropped
+        return self.add(sampled(batch.spans))
 
     def encode(self, items: tuple[Span, ...]) -> Message:
         of = resource(self._agent.resource)
         return encode_spans([readable_span(span, self._agent.clock, of) for span in items])
 
 
-class Reading(NamedTuple):
-    """A metric family of a snapshot taken at `time` (monotonic nanoseconds)."""
-
-    time: int
-    family: Family
-
-
 class MetricSignal(Signal):
-    """The signal of metrics. Only the newest snapshot waits, since skipping one loses nothing of cumulative values."""
+    """The signal of metrics. Only the newest snapshot waits, since skipping one loses nothing of cumulative values.
+
+    An item is a family of it, after the snapshot's time.
+    """
 
     name, item_name, response = "metrics", "data points", ExportMetricsServiceResponse
 
@@ -203,7 +200,7 @@ class MetricSignal(Signal):
 
     def offer(self, batch: Batch) -> int:
         snapshot = batch.snapshot
-        readings = [Reading(snapshot.time, family) for family in snapshot.families if family.series]
+        readings = [(snapshot.time, family) for family in snapshot.families if family.series]
         if readings:
             if self._start is None:
                 self._start = self._agent.clock.wall_time(_counted_since(snapshot))
@@ -211,15 +208,14 @@ class MetricSignal(Signal):
                 self._items = deque(readings)
         return 0
 
-    def encode(self, items: tuple[Reading, ...]) -> Message:
-        time = self._agent.clock.wall_time(items[0].time)
+    def encode(self, items: tuple[tuple[int, Family], ...]) -> Message:
+        time = self._agent.clock.wall_time(items[0][0])
         period = Period(min(self._start or time, time), time)
-        families = [reading.family for reading in items]
-        of = resource(self._agent.resource)
-        return encode_metrics(metrics_data(families, period, of))
+        families = [family for _, family in items]
+        return encode_metrics(metrics_data(families, period, resource(self._agent.resource)))
 
-    def size(self, items: Collection[Reading]) -> int:
-        return sum(len(reading.family.series) for reading in items)
+    def size(self, items: Collection[tuple[int, Family]]) -> int:
+        return sum(len(family.series) for _, family in items)
 
 
 def _counted_since(snapshot: SnapshotData) -> int:
@@ -298,19 +294,15 @@ def _numbers(family: Family) -> Iterator[tuple[tuple[str, ...], float]]:
 def _distribution(
     attributes: Mapping[str, str], value: HistogramValue, bounds: tuple[float, ...], period: Period
 ) -> HistogramDataPoint:
-    exemplars = [_exemplar(exemplar) for exemplar in value.exemplars if exemplar is not None]
+    exemplars = [
+        SdkExemplar(
+            {}, float(seen.value), int(seen.wall_time * NANOSECONDS),
+            span_id=int(seen.span_id, 16), trace_id=int(seen.trace_id, 16),
+        )
+        for seen in value.exemplars if seen is not None
+    ]  # fmt: skip
     return HistogramDataPoint(
         attributes, *period, value.count, value.sum, value.counts, bounds, UNKNOWN, UNKNOWN, exemplars
-    )
-
-
-def _exemplar(exemplar: Exemplar) -> SdkExemplar:
-    return SdkExemplar(
-        {},
-        float(exemplar.value),
-        int(exemplar.wall_time * NANOSECONDS),
-        span_id=int(exemplar.span_id, 16),
-        trace_id=int(exemplar.trace_id, 16),
     )
 
 

@@ -8,7 +8,7 @@ its own variable names an endpoint.
 from __future__ import annotations
 
 import os
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -96,13 +96,12 @@ class Growth:
 
 
 class ProfileSignal(Signal):
-    """The signal of profiles. The oldest are dropped if more than CAPACITY wait."""
+    """The signal of profiles."""
 
     name, item_name, response = "profiles", "profiles", ExportProfilesServiceResponse
 
     def __init__(self, agent: Agent) -> None:
-        super().__init__(agent, INTERVAL)
-        self._items = deque(maxlen=CAPACITY)
+        super().__init__(agent, INTERVAL, CAPACITY)
         self._trees = {"device_time": Growth(), "host_time": Growth()}
 
     def offer(self, batch: Batch) -> int:
@@ -111,14 +110,12 @@ class ProfileSignal(Signal):
         is_last = (document.get("process") or {}).get("ended") is not None
         if is_last or end - self._trees["host_time"].start >= HOST_INTERVAL * NANOSECONDS:
             trees["host_time"] = host_time(document)
-        dropped = 0
+        windows = []
         for kind, tree in trees.items():
             start = self._trees[kind].start
             if seconds := self._trees[kind].added(tree, end):
-                with self._lock:
-                    dropped += len(self._items) == CAPACITY
-                    self._items.append(Window(kind, os.urandom(16), start, end, seconds))
-        return dropped
+                windows.append(Window(kind, os.urandom(16), start, end, seconds))
+        return self.add(windows)
 
     def encode(self, items: tuple[Window, ...]) -> Message:
         message = ExportProfilesServiceRequest()
