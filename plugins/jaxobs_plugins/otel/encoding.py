@@ -248,21 +248,24 @@ def metrics_data(families: Iterable[Family], period: Period, of: Resource) -> Me
 
 
 def _data(family: Family, period: Period) -> Sum | Gauge | Histogram:
-    cumulative = AggregationTemporality.CUMULATIVE
     if family.metric.kind == "histogram":
         distributions = [
             _distribution(_attributes(family, labels), value, family.metric.buckets, period)
             for labels, value in family.series.items()
             if isinstance(value, HistogramValue)
         ]
-        return Histogram(distributions, cumulative)
-    is_counter = family.metric.kind == "counter"
-    is_sum = is_counter or family.metric.name.endswith("_info")
-    points = [
-        NumberDataPoint(_attributes(family, labels), period.start if is_sum else UNKNOWN, period.end, value)
-        for labels, value in _numbers(family)
-    ]
-    return Sum(points, cumulative, is_counter) if is_sum else Gauge(points)
+        return Histogram(distributions, AggregationTemporality.CUMULATIVE)
+    is_sum = family.metric.kind == "counter" or family.metric.name.endswith("_info")
+    return _sum_or_gauge(family, _numbers(family), period, is_sum=is_sum)
+
+
+def _sum_or_gauge(
+    family: Family, numbers: Iterable[tuple[Mapping[str, str], float]], period: Period, *, is_sum: bool
+) -> Sum | Gauge:
+    start = period.start if is_sum else UNKNOWN
+    points = [NumberDataPoint(attributes, start, period.end, value) for attributes, value in numbers]
+    is_monotonic = family.metric.kind == "counter"
+    return Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic) if is_sum else Gauge(points)
 
 
 def _add_hardware(metrics: dict[str, SdkMetric], family: Family, period: Period) -> None:
@@ -270,25 +273,23 @@ def _add_hardware(metrics: dict[str, SdkMetric], family: Family, period: Period)
     form = family.metric.hardware
     if form is None:
         return
-    points = []
-    for values, value in _numbers(family):
-        labels = _attributes(family, values)
+    numbers = []
+    for labels, value in _numbers(family):
         attributes = {name: labels[label] for label, name in form.labels.items()} | dict(form.attributes)
         if attributes["hw.id"]:
-            since = period.start if form.is_sum else UNKNOWN
-            points.append(NumberDataPoint(attributes, since, period.end, value))
+            numbers.append((attributes, value))
+    data = _sum_or_gauge(family, numbers, period, is_sum=form.is_sum)
     if form.name in metrics:
-        metrics[form.name].data.data_points.extend(points)  # type: ignore[union-attr]  # of one form
-    elif points:
-        is_monotonic = family.metric.kind == "counter"
-        data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic) if form.is_sum else Gauge(points)
+        metrics[form.name].data.data_points.extend(data.data_points)  # type: ignore[union-attr]  # of one form
+    elif numbers:
         metrics[form.name] = SdkMetric(form.name, family.metric.help, form.unit, data)
 
 
-def _numbers(family: Family) -> Iterator[tuple[tuple[str, ...], float]]:
+def _numbers(family: Family) -> Iterator[tuple[dict[str, str], float]]:
+    """The attributes and value of each number."""
     for labels, value in family.series.items():
         if not isinstance(value, HistogramValue):
-            yield labels, float(value)
+            yield _attributes(family, labels), float(value)
 
 
 def _distribution(
