@@ -155,7 +155,7 @@ def test_an_error_of_the_network_while_it_accepts_does_not_close_the_port(serve:
     """accept(2): Linux passes on an error that waits on the new connection, such as EPROTO."""
     server = serve()
     assert server.get("/-/healthy")[0] == 200
-    loop = server.server._loop
+    loop = server.server._runner.get_loop()
     accept, errors = (
         loop.sock_accept,
         [OSError(errno.EPROTO, "Protocol error"), OSError(errno.EPERM, "not permitted")],

@@ -37,12 +37,8 @@ _AMBIGUOUS = re.compile(rb"(?<!\r)\n|\n[ \t]")
 lines."""
 
 
-class BadRequestError(ValueError):
-    """The bytes received are no request that is served; the message is for the client."""
-
-    def __init__(self, message: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
-        super().__init__(message)
-        self.status = status
+BadRequestError = h11.RemoteProtocolError
+"""Raised for bytes that are no request that is served: its message, and its status as a hint, are for the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +50,13 @@ class Request:
     headers: dict[str, str]
     host: str = ""
     query: str = ""
-    version: str = "1.1"
+    may_be_followed: bool = True
+    """Whether another request may follow on its connection; what comes after a body that is not read may not."""
 
     @property
     def has_body(self) -> bool:
         """Whether a body was announced; it is never read."""
         return "transfer-encoding" in self.headers or int(self.headers.get("content-length", "0")) > 0
-
-    @property
-    def may_be_followed(self) -> bool:
-        """Whether another request may follow on its connection; what comes after a body that is not read may not."""
-        closes = "close" in re.split(r"[\s,]+", self.headers.get("connection", "").lower())
-        return self.version != "1.0" and not closes and not self.has_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +92,7 @@ def read_request(head: bytes) -> Request:
         raise BadRequestError("a line of the head that does not end in CR LF, or continues the one before it")
     received = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     received.receive_data(head)
-    try:
-        event = received.next_event()
-    except h11.RemoteProtocolError as error:
-        raise BadRequestError(str(error)[:200], HTTPStatus(error.error_status_hint)) from error
+    event = received.next_event()
     if not isinstance(event, h11.Request) or not event.http_version.startswith(b"1."):
         raise BadRequestError("no request of HTTP/1.0 or HTTP/1.1")
     fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers]
@@ -119,8 +107,9 @@ def read_request(head: bytes) -> Request:
     # A whole URL, as proxies are asked for, is no path that is served. Nor has `//localhost/metrics` an authority: else a
     # web page whose name is refused could ask for it.
     path, _, query = event.target.decode("latin-1").partition("?")
-    version = event.http_version.decode("latin-1")
-    return Request(event.method.decode("latin-1"), path, headers, headers.get("host", ""), query, version)
+    received.next_event()  # the end of the request, where no body follows
+    followed = received.their_state not in {h11.SEND_BODY, h11.MUST_CLOSE}
+    return Request(event.method.decode("latin-1"), path, headers, headers.get("host", ""), query, followed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +152,15 @@ class HttpServer:
         self._tls = tls
         self._served: set[asyncio.Task[None]] = set()
         self._waiting: dict[asyncio.Task[None], None] = {}  # tasks without a request, longest first
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # With a factory, its loop becomes no thread's current one.
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="jaxobs-prometheus", daemon=True)
 
     def start(self) -> None:
         self._listener.setblocking(False)
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(lambda _, context: self._log(f"prometheus: {context['message']}"))
+        loop = self._runner.get_loop()
+        loop.set_exception_handler(lambda _, context: self._log(f"prometheus: {context['message']}"))
         self._thread.start()
 
     def stop_listening(self) -> None:
@@ -181,19 +171,17 @@ class HttpServer:
     def stop(self, timeout: float) -> None:
         """Close the port at once, then the connections; waits for that `timeout` seconds at most."""
         self.stop_listening()
-        if self._loop is None:
+        if not self._thread.is_alive():  # it was not started, or is over
             self._listener.close()
             return
-        with suppress(RuntimeError):  # stopped before
-            self._loop.call_soon_threadsafe(self._stopped.set)
+        with suppress(RuntimeError):  # it is over by now
+            self._runner.get_loop().call_soon_threadsafe(self._stopped.set)
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        assert self._loop is not None
-        self._loop.run_until_complete(self._accept())
-        self._listener.close()
-        self._loop.run_until_complete(_end_other_tasks())
-        self._loop.close()
+        with self._runner as runner:  # which ends the connections that are left
+            runner.run(self._accept())
+            self._listener.close()
 
     async def _accept(self) -> None:
         """Accept clients until it is stopped, one for each turn of the loop: earlier ones are served in between."""
@@ -342,11 +330,4 @@ async def _receive(reader: asyncio.StreamReader, seconds: float) -> Request | Re
             text = f"the head is longer than {MAX_HEAD_BYTES} bytes"
             return plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
         except BadRequestError as error:
-            return plain(error.status, str(error))
-
-
-async def _end_other_tasks() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+            return plain(HTTPStatus(error.error_status_hint), str(error)[:200])
