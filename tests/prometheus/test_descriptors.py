@@ -13,7 +13,7 @@ from jaxobs_plugins.prometheus.access import AllowedHosts
 from jaxobs_plugins.prometheus.pages import Pages, answer
 from jaxobs_plugins.prometheus.server import HttpServer
 listener, address = listen(Address("localhost", 0), may_move=True)
-pages, hosts = Pages(), AllowedHosts((), from_network=False)
+pages, hosts = Pages({}), AllowedHosts((), from_network=False)
 server = HttpServer(listener, lambda request: answer(request, pages, hosts), lambda line: print(line, flush=True))
 server.start()
 print(address.port, flush=True)

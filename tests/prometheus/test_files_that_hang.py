@@ -124,7 +124,7 @@ def test_work_is_done_by_one_thread_however_often_it_is_asked_for() -> None:
         leave.wait(10)
         done.append(threading.current_thread())
 
-    work = FileWork(slow, "slow", lambda _: None, "")
+    work = FileWork(slow, "slow", lambda _: None)
     work.soon()
     assert entered.wait(10)
     for _ in range(20):
@@ -145,9 +145,9 @@ def test_a_problem_is_said_once_until_it_is_another_or_over(tmp_path: Path) -> N
         if problem := next(problems, ""):
             raise ValueError(problem)
 
-    work = FileWork(fail, tmp_path, lines.append, "it is tried again")
+    work = FileWork(fail, tmp_path, lines.append)
     for _ in range(5):
         work.soon()
         assert done.acquire(timeout=10)
     assert work.done(10)
-    assert lines == [f"{problem}; it is tried again" for problem in ("no", "other", "other")]
+    assert lines == ["no", "other", "other"]

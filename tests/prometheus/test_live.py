@@ -35,7 +35,7 @@ def basic(password: str, name: str = "anyone") -> str:
 
 
 def live(**changed) -> Pages:
-    shown = Pages()
+    shown = Pages({})
     shown.show(SnapshotData(10**9, document(**changed)))
     return shown
 
@@ -217,7 +217,7 @@ def test_a_directory_that_is_not_there_gives_no_links(tmp_path: Path) -> None:
 
 def test_the_page_of_a_large_job_is_small() -> None:
     """Of 300 executables, an hour of history, 2 000 series beside it."""
-    shown = Pages()
+    shown = Pages({})
     series: dict[tuple[str, ...], float] = {(str(number),): 1.0 for number in range(2000)}
     families = (Family(Metric("jaxobs_steps_total", "counter", "Steps.", ("loop",)), series),)
     found = document(300, 81)
@@ -229,7 +229,7 @@ def test_the_page_of_a_large_job_is_small() -> None:
 
 def test_nothing_is_drawn_unless_somebody_looks() -> None:
     """The history of snapshots that nobody looks at takes no more memory than its bound."""
-    shown, found = Pages(), document(300, 81)
+    shown, found = Pages({}), document(300, 81)
     shown.show(SnapshotData(0, found))
     tracemalloc.start()
     for second in range(2000):

@@ -200,11 +200,9 @@ class Announcement:
         self._row: Mapping[str, Any] | None = None
         self._told = 0.0
         self._withdrawn = False
+        meanwhile = "Prometheus is not told of this process"
         self._work = FileWork(
-            self._bring_about,
-            file.path.parent,
-            lambda line: log(f"file_sd: {line}"),
-            "Prometheus is not told of this process",
+            self._bring_about, file.path.parent, lambda problem: log(f"file_sd: {problem}; {meanwhile}")
         )
 
     def publish(self, resource: Mapping[str, str], row: Mapping[str, Any] | None = None) -> None:
@@ -239,7 +237,7 @@ class Neighbours:
         self._resource = resource
         self._known: tuple[Rank, ...] = ()
         self._looked = -math.inf
-        self._work = FileWork(self._look, directories, lambda _: None, "")
+        self._work = FileWork(self._look, directories, lambda _: None)
 
     def ranks(self) -> tuple[Rank, ...]:
         """The ranks found last. Looks again every few seconds, for a later call; the first look is waited for."""

@@ -82,11 +82,9 @@ class PrometheusExporter(Exporter):
         self._agent = agent  # set before the server starts, for requests that come at once
         self._server = self._serve(agent, credentials)
         if credentials.named:
+            meanwhile = "what was read before stays in use, and it is tried again"
             self._reading = FileWork(
-                credentials.read,
-                credentials.named,
-                agent.log,
-                "what was read before stays in use, and it is tried again",
+                credentials.read, credentials.named, lambda problem: agent.log(f"{problem}; {meanwhile}")
             )
 
     def export(self, batch: Batch) -> None:

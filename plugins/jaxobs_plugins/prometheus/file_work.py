@@ -14,14 +14,11 @@ NO_ANSWER_SECONDS = 10.0
 class FileWork:
     """Something that is done with files whenever asked, on a thread while there is any to do: a hang costs one thread."""
 
-    def __init__(
-        self, work: Callable[[], None], files: object, log: Callable[[str], None], meanwhile: str
-    ) -> None:
-        """`work` may raise OSError or ValueError. Each problem is logged once, with what holds `meanwhile`."""
+    def __init__(self, work: Callable[[], None], files: object, log: Callable[[str], None]) -> None:
+        """`work` may raise OSError or ValueError. Each problem is logged once."""
         self._work = work
         self._files = files
         self._log = log
-        self._meanwhile = meanwhile
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._asked = False
@@ -66,4 +63,4 @@ class FileWork:
     def _say(self, problem: str) -> None:
         if problem != self._said:
             self._said = problem
-            self._log(f"{problem}; {self._meanwhile}")
+            self._log(problem)

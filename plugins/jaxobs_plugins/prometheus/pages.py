@@ -69,15 +69,12 @@ class Pages:
     `show` may be called on another thread than the rest, which is the server's.
     """
 
-    def __init__(
-        self, resource: Mapping[str, str] | None = None, ranks: Callable[[], tuple[Rank, ...]] = tuple
-    ) -> None:
+    def __init__(self, resource: Mapping[str, str], ranks: Callable[[], tuple[Rank, ...]] = tuple) -> None:
         """`ranks`: the processes beside this one, as far as they are known now."""
         self._ranks = ranks
         self._history, self._noting = History(), threading.Lock()
-        self._shown = _Shown(
-            SnapshotData(0, absent_document("the first snapshot is on its way")), dict(resource or {})
-        )
+        nothing = absent_document("the first snapshot is on its way")
+        self._shown = _Shown(SnapshotData(0, nothing), dict(resource))
 
     def show(self, snapshot: SnapshotData, resource: Mapping[str, str] | None = None) -> None:
         """Show this snapshot from now on, and a new resource if there is one."""

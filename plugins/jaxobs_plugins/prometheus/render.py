@@ -61,14 +61,10 @@ class _Source(Collector):
 
     def collect(self) -> Iterator[RenderedFamily]:
         if self._resource:
-            yield _target_info(self._resource)
+            labels = {label_name(name): clean_label(value) for name, value in sorted(self._resource.items())}
+            yield InfoMetricFamily("target", "Which process this is and where it runs.", value=labels)
         for family in self._families:
             yield (_histogram if family.metric.kind == "histogram" else _counter_or_gauge)(family)
-
-
-def _target_info(resource: Mapping[str, str]) -> RenderedFamily:
-    labels = {label_name(name): clean_label(value) for name, value in sorted(resource.items())}
-    return InfoMetricFamily("target", "Which process this is and where it runs.", value=labels)
 
 
 def _counter_or_gauge(family: Family) -> RenderedFamily:
