@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple
 
 from jaxobs.model.snapshot import Document, executable_size
@@ -205,8 +205,15 @@ def compare(before: Record, after: Record) -> Comparison:
     """Compare the second run with the first. Pure: the same records give the same comparison."""
     loops = _common_loops(before, after)
     times = tuple(step_time(loop, before, after) for loop in loops)
-    found = tuple(differences(loops, before, after))
-    return Comparison(before, after, times, found, tuple(_not_compared(before, after)))
+    found = [
+        *_figures_that_differ(loops, before, after),
+        *_lines_that_differ(before, after),
+        *_recompiles(before, after),
+        *_words_that_differ(before, after),
+    ]
+    largest_first = sorted(found, key=lambda sized: -sized[0])  # what is no figure comes last
+    differences = tuple(difference for _, difference in largest_first)
+    return Comparison(before, after, times, differences, tuple(_not_compared(before, after)))
 
 
 def step_time(loop: str, before: Record, after: Record) -> StepTime:
@@ -259,18 +266,6 @@ def _not_compared(before: Record, after: Record) -> Iterator[str]:
         if process.get("counts_begin_seconds") is not None:
             since = duration(process["counts_begin_seconds"])
             yield f"the first {since} of {record.name}: its agent was lost, and with it what it had counted"
-
-
-def differences(loops: Sequence[str], before: Record, after: Record) -> list[Difference]:
-    """What differs between the runs, the largest first; what is no figure comes last."""
-    parts = (
-        _figures_that_differ(loops, before, after),
-        _lines_that_differ(before, after),
-        _recompiles(before, after),
-        _words_that_differ(before, after),
-    )
-    found = sorted(chain.from_iterable(parts), key=lambda sized: -sized[0])
-    return [difference for _, difference in found]
 
 
 Sized = tuple[float, Difference]

@@ -214,6 +214,13 @@ def changes(before: Row, after: Row) -> Iterator[Element | None]:
         yield legend((LARGER, SMALLER, ALIKE))
 
 
+def _with_operations(rows: Sequence[Row]) -> Iterator[Row]:
+    """The frames, each with its largest operations as if it called them."""
+    for row in rows:
+        yield row
+        yield from ({**one, "depth": row["depth"] + 1, "file": ""} for one in operations_of(row))
+
+
 def flame_graph(
     rows: Sequence[Row], title: str, before: Mapping[Path, float] | None = None
 ) -> Element | None:
@@ -228,7 +235,8 @@ def flame_graph(
         return None
     shares = {} if before is None else shares_by_path(rows)
     drawn, starts, deepest = [], [0.0], 0
-    for row, path in zip(rows, _paths(rows), strict=True):
+    frames = list(_with_operations(rows)) if before is None else rows
+    for row, path in zip(frames, _paths(frames), strict=True):
         depth, width = row["depth"], row["seconds"] / whole
         start = starts[depth]
         starts[depth:] = [start + width, start]
@@ -236,15 +244,11 @@ def flame_graph(
             colour, about = row["bottleneck"], _figures_of(row, width)
             if before is not None:
                 colour, about = _changed(shares[path], before.get(path))
-            drawn.append(_bar(row, colour, about, start, width))
+            name, place = name_of(row), (start, width)
+            text = name if width >= _ROOM_FOR_A_NAME else None
+            at = depth * _HEIGHT
+            drawn.append(part(text, colour, f"{name}\n{about}", place, _HEIGHT, class_="mark part", y=at))
             deepest = max(deepest, depth)
-        for operation in operations_of(row) if before is None else ():
-            width = operation["seconds"] / whole
-            if width >= _MIN_WIDTH:
-                one = {**operation, "depth": depth + 1, "file": ""}
-                drawn.append(_bar(one, one["bottleneck"], _figures_of(one, width), start, width))
-                deepest = max(deepest, depth + 1)
-            start += width
     named = ", ".join(f"{name_of(row)} {rough_percent(row['seconds'] / whole)}" for row in outermost)
     return chart((deepest + 1) * _HEIGHT, f"{title}: {named}", *drawn, kind="bar")
 
@@ -290,9 +294,3 @@ def _figures_of(row: Row, share: float) -> str:
         f"efficiency {or_absent(row['efficiency'], percent)}, limited by {row['bottleneck']}",
     )
     return "\n".join(lines)
-
-
-def _bar(row: Row, colour: str, about: str, start: float, width: float) -> Element:
-    text = name_of(row) if width >= _ROOM_FOR_A_NAME else None
-    at, place = row["depth"] * _HEIGHT, (start, width)
-    return part(text, colour, f"{name_of(row)}\n{about}", place, _HEIGHT, class_="mark part", y=at)

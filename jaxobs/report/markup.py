@@ -14,7 +14,7 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from jaxobs.report.sentence import pieces
 from jaxobs.report.tables import Column, Row, known_columns
@@ -28,13 +28,10 @@ _VOID: Final = {"br", "link", "meta"}
 """Elements used here that have no content, and so no end tag."""
 
 
-class Element:
+class Element(NamedTuple):
     """Escaped markup that `tag` wrote. It is no string, so that no string can be mistaken for markup."""
 
-    __slots__ = ("written",)
-
-    def __init__(self, written: str) -> None:
-        self.written = written
+    written: str
 
 
 Child = Element | str | None
@@ -211,7 +208,7 @@ def table(
     shown = rows[:most]
     left = len(rows) - len(shown)
     kept = known_columns(columns, shown)
-    head = tag("tr", *(tag("th", column.title, scope="col", class_=_style(column)) for column in kept))
+    head = tag("tr", *(tag("th", column.title, scope="col", class_=_ALIGNED[column.text]) for column in kept))
     body = [tag("tr", *(_cell(column, row, first=not at) for at, column in enumerate(kept))) for row in shown]
     inner = tag("table", tag("caption", caption, class_="unseen"), tag("thead", head), tag("tbody", *body))
     region = tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
@@ -234,13 +231,13 @@ def folded(summary: str, *children: Element | None, name: str) -> Element | None
     return tag("details", tag("summary", summary), *children, id=name)
 
 
+_ALIGNED: Final = {True: "text", False: None}
+"""Classes of cells: text is aligned left."""
+
+
 def _cell(column: Column, row: Row, *, first: bool) -> Element:
     name, *particulars = (column.show(row) or ABSENT).split("\n")
     shown = [*with_code(name), *(tag("div", tag("small", *with_code(line))) for line in particulars)]
-    scope = {"scope": "row"} if first else {}
+    scope = "row" if first else None
     whole = column.whole(row) if column.whole else None
-    return tag("th" if first else "td", *shown, **scope, class_=_style(column), title=whole)
-
-
-def _style(column: Column) -> str | None:
-    return "text" if column.text else None
+    return tag("th" if first else "td", *shown, scope=scope, class_=_ALIGNED[column.text], title=whole)
