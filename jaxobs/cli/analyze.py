@@ -165,6 +165,12 @@ OPERATION_FIGURES = (figure("runs", "executions", str), *_FIGURES, Column("bound
 
 _MAX_NAME = 24
 """Most letters of an operation's name, and of its source, in a text."""
+_IN_A_TEXT = (
+    Column("operation", lambda row: cut(row["name"], _MAX_NAME), text=True),
+    *OPERATION_FIGURES,
+    Column("source", lambda row: end_of(where(row), _MAX_NAME), text=True),
+)
+"""The columns of operations in a text: figures in full, names and sources shortened."""
 _LINES = 10
 """Most lines of the program in a text."""
 _NAMES = 3
@@ -179,10 +185,12 @@ MIN_OVERLAP = 1.01
 
 def report_text(document: Mapping[str, Any], *, top: int, width: int, bold: bool) -> str:
     """The text of a report: devices, modules, the `top` operations by time, and notes."""
-    parts: list[TextTable | str] = [_devices(document), ""]
+    several = len({device["host"] for device in document["devices"]}) > 1
+    device_name = DEVICE_NAME if several else text("device", "name")
+    parts: list[TextTable | str] = [_table((device_name, *DEVICE_FIGURES), document["devices"], {"HFU"}), ""]
     if document["modules"]:
         parts += [_table(MODULES, document["modules"], {"FLOP/s", "B/s", "FLOP/B"}), ""]
-    parts += [_operations(document, top)]
+    parts += [_table(_IN_A_TEXT, document["operations"][:top], {"FLOP", "bytes", "B/s"})]
     hidden = len(document["operations"]) - top
     if hidden > 0:
         rest = sum(row["share"] or 0.0 for row in document["operations"][top:])
@@ -219,22 +227,6 @@ def notes_of(document: Mapping[str, Any]) -> list[str]:
             "time; FLOP/s and efficiency are over these parts"
         )
     return list(dict.fromkeys(notes))
-
-
-def _devices(document: Mapping[str, Any]) -> TextTable:
-    several = len({device["host"] for device in document["devices"]}) > 1
-    name = DEVICE_NAME if several else text("device", "name")
-    return _table((name, *DEVICE_FIGURES), document["devices"], {"HFU"})
-
-
-def _operations(document: Mapping[str, Any], top: int) -> TextTable:
-    """The table of operations. Figures are shown in full, names and sources shortened."""
-    columns = (
-        Column("operation", lambda row: cut(row["name"], _MAX_NAME), text=True),
-        *OPERATION_FIGURES,
-        Column("source", lambda row: end_of(where(row), _MAX_NAME), text=True),
-    )
-    return _table(columns, document["operations"][:top], {"FLOP", "bytes", "B/s"})
 
 
 def _lines(document: Mapping[str, Any], top: int, width: int) -> Iterator[TextTable | str]:

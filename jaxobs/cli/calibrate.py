@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator
@@ -30,7 +29,13 @@ _CURE = "set JAXOBS_CACHE_DIRECTORY to a writable directory"
 
 def run(arguments: list[str]) -> int:
     """Measure, show a table and keep the file. Raises InputError for options it cannot use, and OSError."""
-    options = _options(arguments)
+    parser = Parser("calibrate", __doc__)
+    parser.add_argument(
+        "--seconds", type=seconds_up_to(MAX_SECONDS), default=DEFAULT_SECONDS,
+        help="time to take (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
+    options = parser.options(arguments)
     place = _place()
     tell(f"measuring for {options.seconds:g} s, and some more to start and to compile")
     try:
@@ -49,16 +54,6 @@ def run(arguments: list[str]) -> int:
             "Calibrate again when the machine is quiet."
         )
     return 0
-
-
-def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = Parser("calibrate", __doc__)
-    parser.add_argument(
-        "--seconds", type=seconds_up_to(MAX_SECONDS), default=DEFAULT_SECONDS,
-        help="time to take (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
-    return parser.options(arguments)
 
 
 def _place() -> Path:

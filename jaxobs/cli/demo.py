@@ -33,21 +33,17 @@ def run(arguments: list[str]) -> int:
     """Calibrate if needed, train, print what was seen. Raises InputError where it cannot."""
     from jaxobs import instrument
 
-    options, settings = _options(arguments), load_settings()
-    ensure_peaks(settings)
-    budget = settings.profile_budget_ratio and max(settings.profile_budget_ratio, WINDOWS)
-    with instrument(run=settings.run or "demo", profile_budget_ratio=budget) as observer:
-        return _demonstrate(observer, options)
-
-
-def _options(arguments: list[str]) -> argparse.Namespace:
     parser = Parser("demo", __doc__)
     parser.add_argument(
         "--seconds", type=seconds_up_to(MAX_SECONDS), default=DEFAULT_SECONDS,
         help="time to train, without the first compile (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the snapshot as JSON instead of tables")
-    return parser.options(arguments)
+    options, settings = parser.options(arguments), load_settings()
+    ensure_peaks(settings)
+    budget = settings.profile_budget_ratio and max(settings.profile_budget_ratio, WINDOWS)
+    with instrument(run=settings.run or "demo", profile_budget_ratio=budget) as observer:
+        return _demonstrate(observer, options)
 
 
 def ensure_peaks(settings: Settings) -> None:

@@ -15,13 +15,13 @@ import dataclasses
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from jaxobs.cost_model import Rule, cost_or_reason
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.hardware.peaks import Peak, Peaks
 from jaxobs.model.cost import ModuleCost
-from jaxobs.model.trace import DeviceTrace, HostTrace, Trace
+from jaxobs.model.trace import DeviceTrace, Trace
 from jaxobs.roofline_model.bounds import Roof, model_flops_utilization, roof
 from jaxobs.roofline_model.call_tree import PATHS, Part, Path, call_tree
 from jaxobs.roofline_model.operation_work import Work
@@ -42,10 +42,13 @@ def build_report(
     profiled = join(trace, _modules_of(trace, rules), peaks)
     busy = profiled.busy_seconds
     devices = [_device(device) for device in profiled.devices]
-    modules, operations = _ranked(profiled.modules.values()), _ranked(profiled.operations.values())
+    modules = sorted(profiled.modules.values(), key=lambda one: -one.work.seconds)
+    operations = sorted(profiled.operations.values(), key=lambda one: -one.work.seconds)
     document = {
         "source": source,
-        "hosts": [_host(host) for host in trace.hosts],
+        "hosts": [
+            {"name": host.name, "versions": dict(host.versions), "notes": host.notes} for host in trace.hosts
+        ],
         "busy_seconds": busy,
         "unmodelled_share": sum(row["unmodelled_seconds"] for row in devices) / busy if busy else None,
         "devices": devices,
@@ -79,13 +82,6 @@ def _modules_of(trace: Trace, rules: Mapping[str, Rule]) -> Callable[[str, int |
         return cost_of(serialized)
 
     return find
-
-
-Row = TypeVar("Row", Operation, ProfiledModule)
-
-
-def _ranked(rows: Iterable[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: -row.work.seconds)
 
 
 _OF_AN_OPERATION: Final = (
@@ -127,10 +123,6 @@ def _device(profiled: ProfiledDevice) -> dict[str, Any]:
         "peaks": peaks.to_dict(),
         "notes": device.notes,
     }
-
-
-def _host(host: HostTrace) -> dict[str, Any]:
-    return {"name": host.name, "versions": dict(host.versions), "notes": host.notes}
 
 
 _SAID_BY_PROFILER: Final = (
