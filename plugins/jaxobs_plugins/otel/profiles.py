@@ -64,22 +64,16 @@ class Growth:
         self._all_are_told = True
 
     def added(self, tree: Sequence[Row], end: int) -> Seconds:
-        """The seconds of each path itself that are new at `end`; empty if there are none."""
+        """The seconds of each path itself that are new at `end`; empty if there are none.
+
+        They are what it and all below it added, less what those below it did. A small path may be told below OTHER_CALLS
+        in one tree and by itself in the next: what it added is then its caller's, as nobody knows how much of its time is
+        new. So it is with an operation and its path.
+        """
         whole = _whole(tree)
         if whole[()] == self._whole[()]:
             return {}
         operations = _operations(tree)
-        added = self._added(whole, operations)
-        self._whole, self._operations, self.start = whole, operations, end
-        self._all_are_told = not any(row["name"] == OTHER_CALLS.function for row in tree)
-        return added
-
-    def _added(self, whole: dict[Path, float], operations: Seconds) -> Seconds:
-        """What each path itself added: what it and all below it added, less what those below it did.
-
-        A small path may be told below OTHER_CALLS in one tree and by itself in the next: what it added is then its
-        caller's, as nobody knows how much of its time is new. So it is with an operation and its path.
-        """
         added: defaultdict[tuple[Path, str], float] = defaultdict(float)
         for path, seconds in whole.items():
             if path in self._whole or self._all_are_told:
@@ -92,6 +86,8 @@ class Growth:
                 more = max(0.0, min(seconds - self._operations.get((path, name), 0.0), added[path, ""]))
                 added[path, name] = more
                 added[path, ""] -= more
+        self._whole, self._operations, self.start = whole, operations, end
+        self._all_are_told = not any(row["name"] == OTHER_CALLS.function for row in tree)
         return dict(added)
 
 
