@@ -247,11 +247,11 @@ def relative(change: Change) -> str:
 def _common_loops(before: Record, after: Record) -> list[str]:
     """The names of the loops that both runs have, the longest first."""
     one, other = (record.part("snapshot", "loops") for record in (before, after))
-    wall = {
-        name: sum(float(loops[name].get("wall_seconds") or 0.0) for loops in (one, other))
-        for name in one.keys() & other.keys()
-    }
-    return sorted(wall, key=lambda name: (-wall[name], name))
+
+    def wall_seconds(name: str) -> float:
+        return sum(float(loops[name].get("wall_seconds") or 0.0) for loops in (one, other))
+
+    return sorted(one.keys() & other.keys(), key=lambda name: (-wall_seconds(name), name))
 
 
 def _not_compared(before: Record, after: Record) -> Iterator[str]:

@@ -149,12 +149,11 @@ def whole_page(title: str, *children: Element, script: str = "") -> str:
 def _colours() -> str:
     """The colour of each component on light and dark ground, and that of its name in it, as variables and rules."""
     variables = " ".join(f"--{each.word}: light-dark({each.light}, {each.dark});" for each in Component)
-    names = [
-        (each.word, f"light-dark({_readable_on(each.light)}, {_readable_on(each.dark)})")
-        for each in Component
-    ]
-    rules = (f".jaxobs-chart .part text.on-{word} {{ fill: {colour}; }}" for word, colour in names)
-    return "\n".join((f".jaxobs {{ {variables} }}", *rules))
+    rules = [f".jaxobs {{ {variables} }}"]
+    for each in Component:
+        name = f"light-dark({_readable_on(each.light)}, {_readable_on(each.dark)})"
+        rules.append(f".jaxobs-chart .part text.on-{each.word} {{ fill: {name}; }}")
+    return "\n".join(rules)
 
 
 def _readable_on(colour: str) -> str:

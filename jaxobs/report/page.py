@@ -318,11 +318,10 @@ def _own_cost(view: View) -> Element | None:
         return None
     cpu = agent.get("cpu_seconds") or {}
     of_agent = age - (view.process.get("counts_begin_seconds") or 0.0)  # where one before it was lost
-    known = [
-        (title, f"{percent(cpu[key] / seconds)} of a core")
-        for key, title, seconds in (("probe", "in the job", age), ("agent", "beside it", of_agent))
-        if cpu.get(key) is not None and seconds > 0
-    ]
+    known = []
+    for key, title, seconds in (("probe", "in the job", age), ("agent", "beside it", of_agent)):
+        if cpu.get(key) is not None and seconds > 0:
+            known.append((title, f"{percent(cpu[key] / seconds)} of a core"))
     if agent.get("resident_bytes") is not None:
         known.append(("memory", byte_size(agent["resident_bytes"])))
     counts = {"events": agent.get("events_accepted")}

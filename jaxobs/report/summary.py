@@ -314,11 +314,8 @@ def _executables(document: Document, reasons: ReasonsBelow) -> TextTable:
     told = [column for column in columns if column.title not in {"function", "executable"}]
     found = sorted(document.get("executables") or [], key=executable_size, reverse=True)
     rows = [row for row in found if any(words(column, row) not in {"", *NO_VERDICT} for column in told)]
-    left = (
-        (len(rows[MAX_EXECUTABLES:]), "smaller ones"),
-        (len(found) - len(rows), "of which nothing is known"),
-    )
-    caption = " and ".join(f"{number} {what}" for number, what in left if number)
+    left = {"smaller ones": len(rows[MAX_EXECUTABLES:]), "of which nothing is known": len(found) - len(rows)}
+    caption = " and ".join(f"{number} {what}" for what, number in left.items() if number)
     caption += " are not shown" if caption else ""
     kept = [dict(row) for row in rows[:MAX_EXECUTABLES]]
     several = Counter(row.get("function") for row in kept)

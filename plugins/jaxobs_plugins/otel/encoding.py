@@ -242,9 +242,8 @@ def metrics_data(families: Iterable[Family], period: Period, of: Resource) -> Me
         name, unit = otlp_name(family.metric)
         metrics[name] = SdkMetric(name, family.metric.help, unit, _data(family, period))
         _add_hardware(metrics, family, period)
-    return MetricsData(
-        [ResourceMetrics(of, [ScopeMetrics(SCOPE, list(metrics.values()), "")], of.schema_url)]
-    )
+    scoped = ScopeMetrics(SCOPE, list(metrics.values()), "")
+    return MetricsData([ResourceMetrics(of, [scoped], of.schema_url)])
 
 
 def _data(family: Family, period: Period) -> Sum | Gauge | Histogram:

@@ -63,12 +63,11 @@ class OpenTelemetryExporter(Exporter):
         The end is worth waiting for where each endpoint accepted its last request, and quickly. Profiles are seldom: the
         last request may be a minute ago, or there was none.
         """
+        often = (worker for worker in self._workers if worker.signal.name != "profiles")
         return Delivery(
             dropped=self._dropped.get("traces", 0) + self._dropped.get("profiles", 0),
             undelivered="; ".join(filter(None, map(self._undelivered, self._workers))),
-            worth_waiting_for=all(
-                worker.delivers for worker in self._workers if worker.signal.name != "profiles"
-            ),
+            worth_waiting_for=all(worker.delivers for worker in often),
         )
 
     def _undelivered(self, worker: Worker) -> str:

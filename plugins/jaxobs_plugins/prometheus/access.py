@@ -185,13 +185,8 @@ class AllowedHosts:
         if match is None:
             return False
         name = _normal(match["six"] or match["name"] or "")
-        return (
-            self._any
-            or _is_address(name)
-            or name in self._names
-            or name.endswith(self._endings)
-            or (self._from_network and "." not in name)
-        )
+        is_given = self._any or name in self._names or name.endswith(self._endings)
+        return is_given or _is_address(name) or (self._from_network and "." not in name)
 
 
 def refusal(authority: str) -> str:

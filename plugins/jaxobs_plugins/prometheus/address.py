@@ -93,11 +93,10 @@ def _bind(host: str, port: int) -> socket.socket:
     if host == "localhost":
         return socket.create_server(("127.0.0.1", port), backlog=_BACKLOG)
     try:
-        family, _, _, _, destination = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except UnicodeError:  # of IDNA, as by an empty or a long part between two dots
         raise OSError(errno.EINVAL, "no host has such a name") from None
+    family, _, _, _, destination = found[0]
     both = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
     return socket.create_server(destination[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=both)
 
@@ -258,16 +257,13 @@ class Neighbours:
                     if target.row is not None or target not in found:
                         found[target] = target
         run, run_id, own = (self._resource.get(key, "") for key in ("jaxobs.run", RUN_ID, INSTANCE))
-        self._known = tuple(
-            Rank(
-                f"rank {target.rank}",
-                None if target.instance == own else target.address,
-                target.row,
-                "" if target.run_id == run_id else target.run_id,
-            )
-            for target in sorted(found.values())
-            if target.run == run
-        )
+        ranks = []
+        for target in sorted(found.values()):
+            if target.run == run:
+                address = None if target.instance == own else target.address
+                of = "" if target.run_id == run_id else target.run_id
+                ranks.append(Rank(f"rank {target.rank}", address, target.row, of))
+        self._known = tuple(ranks)
 
 
 def _names_of_this_host() -> re.Pattern[str]:

@@ -158,12 +158,9 @@ def _ask_for_token(request: Request) -> Response:
     links, nor in a cookie. But a browser also sends such a password with requests that other web pages make: it
     therefore permits reading, whose answers those pages cannot see, and no POST.
     """
-    reads_pages = "text/html" in request.headers.get("accept", "")
-    challenge = (
-        'Basic realm="jaxobs: any name, and the token as password"'
-        if reads_pages
-        else 'Bearer realm="jaxobs"'
-    )
+    challenge = 'Bearer realm="jaxobs"'
+    if "text/html" in request.headers.get("accept", ""):
+        challenge = 'Basic realm="jaxobs: any name, and the token as password"'
     text = "bring the token: Authorization: Bearer …"
     return plain(HTTPStatus.UNAUTHORIZED, text, {"WWW-Authenticate": challenge, "Vary": "Accept"})
 

@@ -78,9 +78,8 @@ class Response:
 
 def plain(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> Response:
     """A response of one line of text."""
-    return Response(
-        status, text.encode() + b"\n", {"Content-Type": "text/plain; charset=utf-8", **(headers or {})}
-    )
+    kind = {"Content-Type": "text/plain; charset=utf-8"}
+    return Response(status, text.encode() + b"\n", kind | (headers or {}))
 
 
 def read_request(head: bytes) -> Request:
