@@ -189,7 +189,7 @@ socket.socketpair = refuse
         ("import os; os.environ['OTEL_SDK_DISABLED'] = 'true'", "jaxobs is switched off (OTEL_SDK_DISABLED)"),
         ("import os; os.environ['JAXOBS_INTERVAL'] = 'x'", "JAX could not be observed; the log says why"),
         ("import sys; sys.frozen = True", "no agent is there; the log says why"),
-        (NO_SOCKETS, "nothing is observed: OSError: no sockets"),
+        (NO_SOCKETS, "nothing is observed: no sockets"),
         (
             NO_PROBE,
             "the probe that sees compiles failed: ImportError: jaxobs_plugins.probes.compile",
