@@ -18,7 +18,7 @@ from typing import Any, Final
 from jaxobs.agent.analysis import Analysis, Done, WindowDone
 from jaxobs.agent.exporting import LAST_TURN_SECONDS, STUCK_SECONDS, await_deliveries
 from jaxobs.agent.plugins import load_plugins
-from jaxobs.agent.silence import Exit, waits_for_us, why_silent
+from jaxobs.agent.silence import waits_for_us, why_silent
 from jaxobs.derive.catalogue import CORE_METRICS
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.hangs import MIN_SECONDS, UNANSWERED, Hang
@@ -150,9 +150,8 @@ class Service:
         self._tell_again = 0
         """When it is told again if it still lasts, in monotonic nanoseconds."""
         self._waited_for = False
-        self._ending: State | None = None
-        """How the job ends, as it has said; None before it has."""
-        self._exit = Exit(self.resource.get("process.pid", ""))
+        self._ending: State = "killed"
+        """How the job ends, as it has said; that it was killed, before it has."""
         self._interval = float(self.settings["interval"])
         self._due = monotonic() + min(self._interval, FIRST_SECONDS)
         """When the next snapshot is made and exported, by `monotonic()`."""
@@ -232,7 +231,7 @@ class Service:
                     break
                 self.fold.observation.last_heard = now()
                 waiting = list(frames.feed(piece))
-        self._end(*(finish or (None, None)))
+        self._end(*(finish or (None, self._ending)))
 
     def _take(self, kind: bytes, body: Any) -> tuple[float, State] | None:
         if kind == wire.EVENTS:
@@ -415,16 +414,7 @@ class Service:
             exporter.offer(snapshot, events, spans)
         return snapshot
 
-    def _how_it_ended(self) -> State:
-        """How a job ended that has not said that nothing follows."""
-        status = self._exit.status()
-        if status is not None and os.WIFSIGNALED(status):
-            return "killed"
-        if self._ending is not None or status is None:
-            return self._ending or "lost"
-        return "crashed" if status else "ended"
-
-    def _end(self, patience: float | None, ended: State | None) -> None:
+    def _end(self, patience: float | None, ended: State) -> None:
         """Flush a last time and stop. `patience`: the most seconds that the job waits; None if it was killed."""
         at = now()  # what is known of it may come seconds later, and other ranks end meanwhile
         until = monotonic() + (patience or 0.0) - ANSWER_SECONDS
@@ -432,7 +422,6 @@ class Service:
             exporter.job_ended()
         for collector in self._plugins.collectors:
             collector.stop()
-        ended = ended or self._how_it_ended()
         self._read_windows(final=True)
         settle = SETTLE_SECONDS if patience is None else min(LAST_SETTLE_SECONDS, patience / 3)
         self._analysed(self._analysis.settle(settle))

@@ -1,12 +1,9 @@
-"""Says what the system tells of a job: why it does not answer, whether it waits for the agent, how it ended (proc(5))."""
+"""Says why a job does not answer, and whether it waits for the agent, by what the system tells of it (Linux: proc(5))."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import select
-import struct
 from collections import Counter
 from pathlib import Path
 
@@ -48,38 +45,6 @@ def waits_for_us(job: str, folder: Path = Path("/proc")) -> bool:
         return False
     children = {path.parent.name for path in folder.glob("[0-9]*/stat") if _fields(path)[1] == job}
     return children == {str(os.getpid())}
-
-
-EXIT_SECONDS = 1.0
-"""Most seconds between the end of the pipe and that of the process, which may first close its devices."""
-
-_EXIT_STATUS = 49
-"""The field `exit_code` of /proc/PID/stat, counted from the state (proc_pid_stat(5))."""
-
-_GET_INFO, _INFO_EXIT = 0xC040_FF0B, 8
-"""PIDFD_GET_INFO and PIDFD_INFO_EXIT (linux/pidfd.h, Linux 6.15): a request of 64 bytes, the exit status in the last."""
-
-
-class Exit:
-    """The exit of a process that is no child of this one."""
-
-    def __init__(self, job: str) -> None:
-        self._job, self._process = job, None
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # an old system, or a sandbox
-            self._process = os.pidfd_open(int(job))
-
-    def status(self) -> int | None:
-        """Wait for it, EXIT_SECONDS at most. Its status as wait(2) gives it; None where it cannot be told any more."""
-        if self._process is None or not select.select([self._process], [], [], EXIT_SECONDS)[0]:
-            return None
-        fields = _fields(Path("/proc", self._job, "stat"))
-        if fields[0] == "Z":  # its parent has not asked for it yet
-            return int(fields[_EXIT_STATUS])
-        with contextlib.suppress(OSError):
-            info = fcntl.ioctl(self._process, _GET_INFO, struct.pack("Q56x", _INFO_EXIT))
-            told, status = struct.unpack("Q52xi", info)
-            return int(status) if told & _INFO_EXIT else None
-        return None
 
 
 def _fields(stat: Path) -> list[str]:

@@ -181,7 +181,7 @@ def run_attributes(
 ) -> Attributes:
     """Attributes of the span of the whole run; `by_itself` is false where the job died without reporting its end."""
     known: Attributes = tuple((name, resource[name]) for name in RUN_LABELS[:4] if name in resource)
-    known += (("jax.run.steps", steps), ("jax.run.ended", "by itself" if by_itself else "without a word"))
+    known += (("jax.run.steps", steps), ("jax.run.ended", "by itself" if by_itself else "killed"))
     return known if goodput is None else (*known, ("jax.run.goodput", goodput))
 
 

@@ -224,10 +224,6 @@ def _ahead(one: Flight, other: Flight) -> float:
     return gap if agree and abs(gap) >= SILENT_SECONDS else 0.0
 
 
-ABRUPT: Final = ("killed", "lost")
-"""Ends that the process did not report."""
-
-
 def divergence(ordered: Sequence[Flight]) -> tuple[Flight, str] | None:
     """Which of the ranks, in the order in which they stopped, did something else than all others first, and what.
 
@@ -270,13 +266,13 @@ def _row(flight: Flight) -> dict[str, Any]:
 
 def _over_first(flights: Sequence[Flight], apart: float) -> tuple[Flight, str] | None:
     """The rank that was over, or seen no more, before all others were, or that alone was killed."""
-    one, *later = sorted(flights, key=lambda flight: (flight.last["at"], flight.ended not in ABRUPT))
+    one, *later = sorted(flights, key=lambda flight: (flight.last["at"], flight.ended != "killed"))
     before = later[0].last["at"] - one.last["at"]
     if one.ended != "running" and before >= max(SILENT_SECONDS, apart):
         how = "was over first" if one.last.get("ended") else "was seen no more"
         return one, f"{how} ({one.ended}), {duration(before)} before the next"
-    if [flight for flight in flights if flight.ended in ABRUPT] == [one]:
-        return one, f"was {one.ended}, and no other"
+    if [flight for flight in flights if flight.ended == "killed"] == [one]:
+        return one, "was killed, and no other"
     return None
 
 

@@ -101,7 +101,7 @@ def decoded(data: bytes, name: str) -> Record:
 
 
 def state_of(record: Record) -> str:
-    """How a run is or how it ended; `lost` also where its agent is, as with the machine. Raises ValueError."""
+    """How a run is or how it ended; `lost` where its agent was lost too, as with the machine. Raises ValueError."""
     state = record.content["state"]
     if state not in get_args(State):
         raise ValueError(f"{state!r} is no state of a run")

@@ -8,9 +8,9 @@ from typing import Final, Literal
 Use = Literal["busy", "idle", "unknown"]
 """What the device does meanwhile: work, nothing, or it is not known."""
 
-State = Literal["running", "ended", "crashed", "interrupted", "killed", "lost"]
-"""How a job is or how it ended. `crashed`: by an exception, or without a word with an exit status that is not 0;
-`interrupted`: by Ctrl-C; `killed`: by a signal; `lost`: it did not report its end, and the system did not tell it."""
+State = Literal["running", "ended", "crashed", "interrupted", "killed"]
+"""How a job is or how it ended. `crashed`: by an exception; `interrupted`: by Ctrl-C; `killed`: its end was not
+reported: it was killed, left by `os._exit`, or had no time to report it on a machine that was too busy."""
 
 
 class Component(Enum):

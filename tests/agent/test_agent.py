@@ -175,7 +175,7 @@ def test_a_job_that_said_how_it_ends_was_not_killed(
     agent.pipe.close()
     psutil.wait_procs([process], timeout=20.0)
     record = decoded((tmp_path / "run" / RECORD).read_bytes(), "run")
-    assert record.content["state"] == (ending or "lost")  # the process that was its job is not over
+    assert record.content["state"] == (ending or "killed")
 
 
 def test_asked_to_finish_it_flushes_and_ends_well_before_its_deadline(start_agent: Start) -> None:

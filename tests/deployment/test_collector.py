@@ -116,7 +116,7 @@ def test_jaeger_gives_a_compiles_trace_by_its_id_with_the_step_as_its_parent(see
 
 NOT_IN_THE_DEMO = {
     '{"jax.step.why": "slow"}': "its steps are even",
-    '{"jax.run.ended": "without a word"}': "it ends by itself",
+    '{"jax.run.ended": "killed"}': "it ends by itself",
     '{"host.name": "node7"}': "an example's host",
     '{"jax.phase": "checkpoint"}': "it writes none",
 }

@@ -158,7 +158,7 @@ def test_a_span_of_the_whole_run_comes_at_its_end() -> None:
     assert (run.name, run.start, run.end, run.parent) == ("jax.run", at(0), at(10), None)
     attributes = dict(run.attributes)
     assert (attributes["jaxobs.run"], attributes["jaxobs.attempt"]) == ("llama", "2")
-    assert (attributes["jax.run.steps"], attributes["jax.run.ended"]) == (1, "without a word")
+    assert (attributes["jax.run.steps"], attributes["jax.run.ended"]) == (1, "killed")
 
 
 def test_eager_compiles_have_no_children() -> None:
