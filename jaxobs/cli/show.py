@@ -47,10 +47,10 @@ DISPLAYS = {"DISPLAY", "WAYLAND_DISPLAY"}
 
 ENDED = {
     "running": "its record was written while the job ran",
-    "lost": "it did not tell its end, and how it ended is not known",
-    "crashed": "it was ended by an exception, or with an exit status that is not 0",
+    "lost": "its record was written while the job ran; how it ended is not known",
+    "crashed": "it was ended by an exception",
     "interrupted": "it was interrupted (Ctrl-C)",
-    "killed": "it was killed by a signal",
+    "killed": "it was killed, left by os._exit, or had no time to tell its end",
 }
 
 
