@@ -225,7 +225,8 @@ class UnmarkedCalls(AskedTurns):
     @property
     def newest(self) -> str:
         """What stands in the place of a loop's name in a sample of the main thread: nothing once its pass is over."""
-        is_over = self.count == self.last and self.output is not None and self.output.ready
+        output = self.output  # which the training thread may take away
+        is_over = self.count == self.last and output is not None and output.ready
         return "" if self.off or is_over or not self.ran else f"{RAN}{self.ran}"
 
     def _follow(self, thread: int, started: int) -> bool:
