@@ -308,7 +308,7 @@ def _compiles(stack: Stack) -> bool:
 
 def _reads(stack: Stack, names: tuple[str, ...]) -> bool:
     """Whether a result is read. Where JAX itself calls NumPy's functions, it makes constants, as while it traces."""
-    by_jax = stack.owners[0] in JAX and names[-1:] != ("block_until_ready",)
+    by_jax = any(owner in JAX for _, owner in stack.below) and names[-1:] != ("block_until_ready",)
     return not (by_jax or READING.isdisjoint(names[-1:]))
 
 
