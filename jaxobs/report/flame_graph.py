@@ -186,7 +186,7 @@ def in_words(rows: Sequence[Row]) -> str | None:
     said = f"{rough_percent(line['share'])} of the device's time is in {function}{place}{caller}"
     if line["bottleneck"] in {"compute", "memory"}:
         near = line["efficiency"]
-        said += f"; it is {line['bottleneck']}-bound{'' if near is None else f' at {near:.2g} of its roof'}"
+        said += f"; it is {line['bottleneck']}-bound{'' if near is None else f' at {rough_percent(near)} of its roof'}"
     return f"{said}."
 
 

@@ -137,7 +137,7 @@ def test_the_lines_of_the_program_add_up_to_the_busy_time(document, tmp_path):
     answered = command("analyze", str(RECORDED), folder=tmp_path)
     assert (
         "98 % of the device's time is in forward_3d_conv, generate_conv_trace.py:23, called from "
-        "generate_conv_trace.py:79; it is memory-bound at 0.48 of its roof."
+        "generate_conv_trace.py:79; it is memory-bound at 48 % of its roof."
         in " ".join(answered.stdout.split())
     )
     assert "(no source line)" in answered.stdout

@@ -75,7 +75,7 @@ def test_the_dearest_lines_have_all_their_parts_and_their_callers():
 def test_the_dearest_line_is_said_where_one_is_known():
     said = (
         "75 % of the device's time is in `attention`, model.py:118, called from model.py:201; "
-        "it is memory-bound at 0.8 of its roof."
+        "it is memory-bound at 80 % of its roof."
     )
     assert in_words(ROWS) == said
     again = [
