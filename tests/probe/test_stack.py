@@ -296,20 +296,17 @@ def test_a_constant_that_jax_makes_while_it_traces_a_batch_is_no_result_read(fil
     exec(compile("def trace(nap): return ndim(nap)", jax.__file__, "exec"), names)
     looks, done = stack(), threading.Event()
 
-    def batches() -> Iterator[Any]:
-        yield names["trace"](NAP)
-
     def trains() -> None:
-        for _ in batches():
+        for _ in (names["trace"](nap) for nap in [NAP]):
             done.wait()
 
     thread = threading.Thread(target=trains, daemon=True)
     thread.start()
 
-    def place() -> Place:
-        return looks.place(stack_of(thread.ident, MAX_FRAMES), on_processor=False)
+    def is_there() -> bool:
+        return looks.place(stack_of(thread.ident, MAX_FRAMES), on_processor=False).waits_in.startswith("ndim")
 
-    wait_for(lambda: place().waits_in.startswith("ndim in "), "the call in JAX", NAP)
+    wait_for(is_there, "the call in JAX", NAP)
     done.set()
     thread.join()
     assert not looks._training_iterators
