@@ -249,7 +249,7 @@ def _process(rooms: Rooms, compilation: CompilationView, now: int) -> ProcessVie
         phases=rooms.run_time.phases(now),
         persistent_cache=compilation.persistent_cache,
         address=figure(rooms.observation.address or None, "no exporter serves metrics"),
-        host_lines=rooms.loops.outside.rows({}),
+        host_lines=rooms.loops.outside.rows(),
         host_calls=rooms.loops.outside.calls(),
         host_samples=rooms.loops.outside.samples,
         memory=rooms.memory.process(now),

@@ -183,8 +183,7 @@ class FinishedSpans:
     def _compiled_within(self, thread: int, start: int, end: int) -> list[Compilation]:
         """Take the compiles that lay in a thread's step [start, end]. The innermost step asks first."""
         late = takewhile(lambda each: ended(each) >= start, reversed(self._unattributed))
-        own = (each for each in late if each.thread == thread)
-        inside = [each for each in own if start <= began(each) and ended(each) <= end]
+        inside = [one for one in late if one.thread == thread and start <= began(one) and ended(one) <= end]
         if inside:
             self._unattributed = deque(each for each in self._unattributed if each not in inside)
         return inside[::-1]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxobs.derive.fold import Fold
-from jaxobs.derive.loops.host_lines import LINES_KEPT, LINES_SHOWN, SERIES
+from jaxobs.derive.loops.host_lines import LINES_KEPT, LINES_SHOWN, SERIES, UNTAKEN_KEPT
 from jaxobs.model.events import (
     RAN,
     UNMARKED,
@@ -258,7 +258,8 @@ def test_lines_are_bounded_and_lose_no_time() -> None:
     assert loop["host_lines"][0]["seconds"] == pytest.approx(100.0)
     fold.apply(MainThreadSampled(at(3), at(500), tuple(("", *row[1:]) for row in many)))
     outside = fold.loops.outside
-    assert len(outside.seconds) == len(outside._untaken) == LINES_KEPT + 1
+    assert len(outside.seconds) == LINES_KEPT + 1
+    assert outside._untaken.maxlen == UNTAKEN_KEPT
     rows = fold.snapshot(at(501)).to_dict()["process"]["host_lines"]
     assert rows[0]["share"] == pytest.approx(100 / (LINES_KEPT + 100))
 
@@ -302,6 +303,18 @@ def test_what_the_main_thread_does_after_a_loop_that_nobody_marked_is_no_line_of
     loop = fold.snapshot(at(38)).to_dict()["loops"]["train"]
     shares = {row["line"]: row["share"] for row in loop["host_lines"]}
     assert shares["train.py:1"] == pytest.approx(1.0)
+
+
+def test_what_is_sampled_after_a_stretch_is_none_of_it_however_late_it_is_taken() -> None:
+    """A loop that nobody marked ended seconds before a snapshot: its sleep afterwards was 29 % of the loop's lines."""
+    steps = [step(number, number, number + 1.0, runs=(1,)) for number in range(1, 7)]
+    fold = applied(new_fold(), [backend(), created(1), *steps])
+    for second in range(1, 16):
+        fold.apply(main_thread(second, second + 1, device=float(second < 7), waiting=float(second >= 7)))
+    fold.apply(StepCompleted("train", 6, at(7), 0))
+    fold.snapshot(at(16))
+    sampled = fold.loops.by_name["train"].whole.sampled
+    assert {line.activity: spent for line, spent in sampled.items()} == {"device": 6.0}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -18,6 +18,9 @@ LINES_KEPT: Final = 300
 
 LINES_SHOWN: Final = 20
 """Rows of the table: what has less time than the first twenty is not worth reading."""
+
+UNTAKEN_KEPT: Final = 4_096
+"""Newest samples kept until a stretch takes them: one for each line that was seen in about a second."""
 
 SERIES: Final = 12
 """Rows with series of their own, in each loop: those that reached MIN_SHARE first. They are never taken back."""
@@ -75,11 +78,11 @@ class HostLines:
         """None after a sample, until somebody asks."""
         self._new: set[HostLine] = set()
         self._in_series: set[HostLine] = set()
-        self._untaken: defaultdict[HostLine, float] = defaultdict(float)
-        self._untaken_since = 0
+        self._untaken: deque[tuple[int, HostLine, float]] = deque(maxlen=UNTAKEN_KEPT)
+        """When each was sampled, the row, and its seconds, of those that nobody has taken yet."""
 
     def add(self, line: HostLine, seconds: float, samples: int, callers: tuple[str, ...], time: int) -> None:
-        """Add `seconds` that were sampled at this line, which these lines have called; `time`: when they began."""
+        """Add `seconds` that were sampled around this time at this line, which these lines have called."""
         self.samples += samples
         if not seconds:
             return
@@ -89,17 +92,17 @@ class HostLines:
         spent = self._paths.setdefault(path, {})
         spent[line.activity] = spent.get(line.activity, 0.0) + seconds
         self._calls = None
-        self._untaken_since = self._untaken_since if self._untaken else time
         kept = line if line in self.seconds or len(self.seconds) < LINES_KEPT else OTHERS
-        self._untaken[kept._replace(activity=line.activity)] += seconds
+        self._untaken.append((time, kept._replace(activity=line.activity), seconds))
         self.seconds[kept] = self.seconds.get(kept, 0.0) + seconds
         self._new.add(kept)
 
     def take(self, until: int) -> defaultdict[HostLine, float]:
-        """Take the seconds sampled since the last call; none where all are of after `until`."""
-        if until <= self._untaken_since:
-            return defaultdict(float)
-        taken, self._untaken = self._untaken, defaultdict(float)
+        """Take the seconds that were sampled before `until` and not taken yet."""
+        taken: defaultdict[HostLine, float] = defaultdict(float)
+        while self._untaken and self._untaken[0][0] < until:
+            _, line, spent = self._untaken.popleft()
+            taken[line] += spent
         return taken
 
     def counts(self) -> Iterator[tuple[HostLine, HostLine, float]]:
@@ -135,15 +138,17 @@ class HostLines:
                 "seconds": seconds, "share": seconds / total, "activity": activity,
             }  # fmt: skip
 
-    def rows(self, newest: Mapping[HostLine, float]) -> Figure[list[Row]]:
+    def rows(self, newest: Mapping[HostLine, float] | None = None) -> Figure[list[Row]]:
         """The rows with the most time of late, then with the most seconds; or why there are none.
 
-        Of late is in `newest`, the seconds taken that other figures are of, and since the last of these were taken.
+        Of late is in `newest`, the seconds taken that other figures are of, and since the last of these were taken; where
+        nobody takes any, all are.
         """
         if not self.seconds:
             return Figure(None, NOT_SAMPLED)
         of_late: defaultdict[HostLine, float] = defaultdict(float)
-        for line, spent in chain(newest.items(), self._untaken.items()):
+        untaken = (each[1:] for each in self._untaken if newest is not None)
+        for line, spent in chain((newest or {}).items(), untaken):
             of_late[line if line in self.seconds else OTHERS] += spent
         known = of_late or self.seconds
         total = sum(known.values())

@@ -394,11 +394,11 @@ class Loops:
             require(is_amount(spent) and samples >= 0, "sampled time that is no duration")
         together, room = sum(row[4] for row in event.rows), seconds(event.end - event.start)
         require(0.0 <= together <= room + ROUNDING, "more samples than there was time")
+        middle = (event.start + event.end) // 2
         for row, callers in zip(event.rows, chain(event.callers, repeat(())), strict=False):
             name, line, waits_in, activity, spent, samples = row
             activity = self.dispatch if activity == DISPATCH else activity
             if name.startswith(RAN):
                 name = self.inferred.loop_of(int(name.removeprefix(RAN)))
-            loop = self.by_name.get(name)
-            host = self.outside if loop is None else loop.host
-            host.add(HostLine(line, waits_in, activity), spent, samples, callers, event.start)
+            host = self.by_name[name].host if name in self.by_name else self.outside
+            host.add(HostLine(line, waits_in, activity), spent, samples, callers, middle)
