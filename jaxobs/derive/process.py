@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from jaxobs.derive.compilation import PersistentCacheView
+from jaxobs.derive.compiles import PersistentCacheView
 from jaxobs.derive.devices import NO_BACKEND
 from jaxobs.derive.loops.host_lines import Row
 from jaxobs.derive.memory import LiveArrays, ProcessMemory

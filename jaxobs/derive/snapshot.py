@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from jaxobs.derive.compilation import CompilationView, Compiles
-from jaxobs.derive.compiling import CompileTimes
+from jaxobs.derive.compile_times import CompileTimes
+from jaxobs.derive.compiles import CompilationView, Compiles
 from jaxobs.derive.devices import Devices, DeviceView
 from jaxobs.derive.executables.executable import Executable
 from jaxobs.derive.executables.registry import Executables

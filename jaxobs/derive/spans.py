@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from itertools import pairwise, takewhile
 
-from jaxobs.derive.compilation import Compiles
+from jaxobs.derive.compiles import Compiles
 from jaxobs.derive.loops.hangs import Hang
 from jaxobs.derive.loops.loop import Loop
 from jaxobs.derive.steps import Steps

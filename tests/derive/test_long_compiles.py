@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jaxobs.derive.compilation import NOT_LONG
+from jaxobs.derive.compiles import NOT_LONG
 from jaxobs.derive.fold import Fold
 from jaxobs.model.contents import LONG_COMPILE, Constant, Contents, Unrolled
 from jaxobs.model.cost import NOT_ANALYSED, ModuleCost

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.compilation import MAX_ROWS
+from jaxobs.derive.compiles import MAX_ROWS
 from jaxobs.model import events
 from jaxobs.model.events import Attributes, Compilation, CompilePhaseStarted, ProbeReported
 from tests.derive.made_up import SECOND, applied, at, families, new_fold

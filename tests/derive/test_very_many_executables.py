@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.derive.compilation import MAX_LISTED as FUNCTIONS_LISTED
+from jaxobs.derive.compiles import MAX_LISTED as FUNCTIONS_LISTED
 from jaxobs.derive.executables import registry
 from jaxobs.derive.executables.registry import LET_GO, Executables
 from jaxobs.derive.executables.view import LISTED

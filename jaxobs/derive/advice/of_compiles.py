@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from jaxobs.derive.advice.facts import Facts, Finding
-from jaxobs.derive.compilation import FunctionView, RecompilationView
+from jaxobs.derive.compiles import FunctionView, RecompilationView
 from jaxobs.vocabulary.units import duration, rough_percent, times
 
 MIN_SAVED = 0.03

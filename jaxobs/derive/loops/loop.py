@@ -11,7 +11,7 @@ from itertools import chain, repeat
 from typing import NamedTuple
 
 from jaxobs.derive.catalogue import HOST_STEP_BUCKETS, STEP_BUCKETS
-from jaxobs.derive.compiling import CompileTimes
+from jaxobs.derive.compile_times import CompileTimes
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops import bottleneck
 from jaxobs.derive.loops.bottleneck import Charged, Known, charged
