@@ -22,9 +22,9 @@ LAGS: Final = 0.05
 that takes a tenth longer costs them a tenth of their time or, where it works beside the collective, less."""
 
 DEVIATIONS: Final = 3.0
-"""Standard deviations of what samples tell by which a rank must lag: by less, one look of thirty tells two apart that are
-alike. Where a sample is dear half a minute has some eighty: by these, two ranks that waited for their input for three
-quarters of it, and were alike, seemed to differ by more than LAGS in one look of eight (measured)."""
+"""Standard deviations of what samples tell by which one of two ranks must lag: by less, one look of thirty tells two
+apart that are alike. Where a sample is dear half a minute has some eighty: by these, two ranks that waited for their
+input for three quarters of it, and were alike, seemed to differ by more than LAGS in one look of eight (measured)."""
 
 LAGGING: Final = "◀ lags"
 HANGING: Final = "◀ hangs"
@@ -79,8 +79,10 @@ def _mark_slowest(rows: Sequence[dict[str, Any]], *, is_now: bool) -> None:
     slowest = max(rows, key=lambda row: row["lag"])
     others = [row for row in rows if row["shares"] and row is not slowest]
     noise = math.hypot(slowest["unsure"], *(row["unsure"] / len(others) for row in others))
+    # Of n ranks one is by chance so far off n / 2 times as often as of two (Bonferroni, by exp(-z² / 2) for the tail).
+    noise *= math.sqrt(DEVIATIONS**2 + 2 * math.log((len(others) + 1) / 2))
     certain = slowest["known_input"] - sum(row["known_input"] for row in others) / max(1, len(others))
-    if is_now and slowest["lag"] > LAGS and max(certain - LAGS, slowest["lag"] - DEVIATIONS * noise) > 0:
+    if is_now and slowest["lag"] > LAGS and max(certain - LAGS, slowest["lag"] - noise) > 0:
         slowest["lags"], slowest["through"] = True, _through(slowest, [row["shares"] for row in others])
 
 

@@ -1,3 +1,5 @@
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -325,6 +327,21 @@ def test_samples_tell_no_closer_than_so_many_can_and_marks_tell_what_is_input(
 
     rows = rank_rows([spending(0, 0.4), spending(1, 0.6)])
     assert [row["lags"] for row in rows] == [False, told]
+
+
+def test_of_many_ranks_that_are_alike_hardly_any_lags_by_the_chance_of_its_samples():
+    """As seldom as of two: in one look of three hundred."""
+    chance = random.Random(1)
+
+    def sampled(rank):
+        away = sum(chance.random() < 0.4 for _ in range(80)) / 80
+        lines = [{"activity": "processor", "share": away}, {"activity": "device", "share": 1 - away}]
+        one = observed(rank, lines=lines, samples=80, communication=0.9, input=0.0, compute=0.1)
+        one.document["loops"]["train"] |= {"inferred": True, "idle_in_waits": True}
+        return one
+
+    looks = [rank_rows([sampled(rank) for rank in range(256)]) for _ in range(20)]
+    assert sum(row["lags"] for rows in looks for row in rows) <= 1
 
 
 @pytest.mark.parametrize("lines", [None, [{"activity": "input", "share": 1.0}]])
