@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxobs.cli import say, using
 from jaxobs.cli.console import Parser, write_output
@@ -164,20 +165,24 @@ def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
         return
     except OSError as error:
         raise InputError(f"cannot read {directory}: {error.strerror or error}") from None
-    waiting = deque[Record]()
-    starts: list[tuple[object, int, float]] = []
+    waiting, starts = deque[tuple[_Start, Record]](), deque[_Start]()
     for folder in folders:
         try:
             record = _read(folder / RECORD)
         except InputError as error:
             left_out.append(str(error))
             continue
-        waiting.append(record)
-        starts.append(_start(record))
-        while _began(waiting[0]) - _began(record) > TOGETHER_SECONDS:
-            yield from _first_rank(waiting.popleft(), starts)
-    for record in waiting:
-        yield from _first_rank(record, starts)
+        start = _start(record)
+        # Of a thousand ranks one is kept until it is known to be the lowest: records are large.
+        waiting = deque(each for each in waiting if not start.stands_for(each[0]))
+        if not any(other.stands_for(start) for other in starts):
+            waiting.append((start, record))
+        starts.append(start)
+        while starts[0].began - start.began > TOGETHER_SECONDS:
+            starts.popleft()
+        while waiting and waiting[0][0].began - start.began > TOGETHER_SECONDS:
+            yield waiting.popleft()[1]
+    yield from (record for _, record in waiting)
 
 
 def records_directory() -> Path:
@@ -198,17 +203,21 @@ def _named(word: str) -> Path:
     return min(found, key=lambda folder: not whole.fullmatch(folder.name)) / RECORD
 
 
-def _start(record: Record) -> tuple[object, int, float]:
+class _Start(NamedTuple):
     """The name of a process's run, its rank, and when it began."""
-    return _process(record, "run"), _rank(record), _began(record)
+
+    run: object
+    rank: int
+    began: float
+
+    def stands_for(self, other: _Start) -> bool:
+        """Whether it is of a lower rank than the other, and of a run of its name that began about then."""
+        is_lower = self.run == other.run and self.rank < other.rank
+        return is_lower and abs(self.began - other.began) <= TOGETHER_SECONDS
 
 
-def _first_rank(record: Record, starts: Sequence[tuple[object, int, float]]) -> Iterator[Record]:
-    """The record, unless about then a lower rank of a run of its name began."""
-    own, number, began = _start(record)
-    lower = (at for run, rank, at in starts if run == own and rank < number)
-    if all(abs(at - began) > TOGETHER_SECONDS for at in lower):
-        yield record
+def _start(record: Record) -> _Start:
+    return _Start(_process(record, "run"), _rank(record), _began(record))
 
 
 def _read(path: Path) -> Record:

@@ -5,12 +5,14 @@ import os
 import re
 import shutil
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from jaxobs.cli import main
 from jaxobs.cli.compare import compare
+from jaxobs.cli.show import read_record
 from jaxobs.cli.show import records as records_in
 from jaxobs.report.record import encoded
 from jaxobs.report.runs import RECORD, folder_of
@@ -151,6 +153,22 @@ def test_a_rank_that_began_minutes_after_the_others_is_no_run_of_its_own(tmp_pat
     kept(tmp_path, "other", "other", began=130.0)
     kept(tmp_path, began=500.0, launched="1", rank=1)
     assert [record.content["began"] for record in records_in(tmp_path, [])] == [500.0, 130.0, 100.0]
+
+
+def test_of_many_ranks_no_more_than_a_few_records_are_in_memory_at_a_time(tmp_path: Path) -> None:
+    for rank in range(50):
+        folder = kept(tmp_path, began=100.0 + rank, launched=str(rank), rank=rank)
+        record = json.loads((folder / "record.json").read_text())
+        record["snapshot"]["operations"] = [{"operation": f"dot.{number}"} for number in range(2_000)]
+        (folder / "record.json").write_text(json.dumps(record))
+    peaks = []
+    for read in (read_record, read_record, lambda _: list(records_in(tmp_path, []))):  # the first imports
+        tracemalloc.start()
+        found = read(folder)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert [record.content["began"] for record in found] == [100.0]
+    assert peaks[-1] < 2 * peaks[1]
 
 
 def test_jobs_of_one_rank_each_that_began_together_are_all_listed(
