@@ -272,7 +272,7 @@ def _over_first(flights: Sequence[Flight], apart: float) -> tuple[Flight, str] |
         how = "was over first" if one.last.get("ended") else "was seen no more"
         return one, f"{how} ({one.ended}), {duration(before)} before the next"
     if [flight for flight in flights if flight.ended == "killed"] == [one]:
-        return one, "was killed, and no other"
+        return one, "was killed, and no other is known to have been"
     return None
 
 
