@@ -105,8 +105,8 @@ def waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any]
 
     They do not wait for the device themselves, nor perhaps for a rank in a phase or compile. Where all wait alike, and
     all ranks of the run are known to, they have not ended a step that another's device is done with, or else one is at
-    another line than all others. A rank of which that is not known, as one in a checkpoint or on another host, may be
-    what all wait for.
+    another line than all others after as many steps. A rank of which that is not known, as one in a checkpoint or on
+    another host, may be what all wait for.
     """
     still = [row for row in ranks if row["hang"] and not row["problem"]]
     is_awaited = any(row["doing"] and not (row["hang"] or row["problem"]) for row in ranks)
@@ -122,7 +122,9 @@ def waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any]
         return [(still[0], "it is the only rank")]
     if behind := _behind(still):
         return [(row, f"it has ended the fewest steps, {count(row['hang']['steps'])}") for row in behind]
-    return alone if apart is None else [(still[apart], "its thread is at another line than all others")]
+    if apart is None or not (own or _are_as_far(still)):
+        return alone
+    return [(still[apart], "its thread is at another line than all others")]
 
 
 def waits(row: Row, *, perhaps: bool = False) -> bool:
@@ -143,6 +145,15 @@ def _behind(still: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ahead = [hang.get("steps_in_flight") for hang in hangs]
     done = [ended - more for ended, more in zip(steps, ahead, strict=True) if more is not None]
     return [row for row in still if row["hang"]["steps"] == min(steps) < max(done, default=0)]
+
+
+def _are_as_far(still: Sequence[dict[str, Any]]) -> bool:
+    """Whether all have ended as many steps, or are in different loops.
+
+    Else one reads a result, as the first rank to log it, and the hosts of the others run ahead until they wait elsewhere.
+    """
+    steps = {(row["hang"].get("loop"), row["hang"].get("steps")) for row in still}
+    return len(steps) == 1 or len({loop for loop, _ in steps}) > 1
 
 
 def the_other(values: Sequence[object]) -> int | None:

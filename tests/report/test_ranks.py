@@ -209,6 +209,17 @@ def test_where_all_wait_for_the_device_the_one_that_waits_at_another_line_hangs(
     assert not any(row["hangs"] for row in three)
 
 
+def test_a_rank_that_reads_its_result_while_others_run_ahead_does_not_hang_for_its_line():
+    """As the first, which alone logs the loss: it may be any of them whose collective does not begin."""
+    ahead = [hanging(732, rank, line="train.py:12 train", in_flight=32) for rank in (1, 2, 3)]
+    rows = rank_rows([hanging(700, 0, line="train.py:15 log"), *ahead])
+    assert not any(row["hangs"] for row in rows)
+    assert dearest(rows).startswith("4 ranks wait for their devices: ")
+    evaluates = hanging(20, 0, line="train.py:40 evaluate")
+    evaluates.document["hangs"][0]["loop"] = "eval"
+    assert [row["hangs"] for row in rank_rows([evaluates, *ahead])] == [True, False, False, False]
+
+
 def test_a_rank_alone_hangs_by_itself_but_one_of_which_the_others_are_not_seen_does_not():
     (row,) = rank_rows([hanging(700, 0)])
     assert row["hangs"]
