@@ -43,6 +43,9 @@ TOGETHER_SECONDS = 300.0
 """Longest time between the starts of two ranks of one job: so long `jax.distributed.initialize()` waits for all of them
 (its `initialization_timeout`)."""
 
+COMPARED = ("process", "loops", "hangs")
+"""Parts of a snapshot by which ranks are compared."""
+
 DISPLAYS = {"DISPLAY", "WAYLAND_DISPLAY"}
 """Variables of which one is set where a browser would open in a window, and not in this terminal."""
 
@@ -101,6 +104,7 @@ def of_one_run(record: Record) -> list[Record]:
     """The records of all ranks of its run, this one's among them, by rank: in folders whose names begin alike.
 
     Of another rank it is the one that began nearest: who starts by hand what is told no number gives each start one id.
+    It has what is COMPARED alone: whole, those of a thousand ranks take gigabytes.
     """
     folder = record.path.parent
     name = FOLDER_NAME.fullmatch(folder.name) if record.path.name == RECORD else None
@@ -111,8 +115,10 @@ def of_one_run(record: Record) -> list[Record]:
         for path in folder.parent.glob(f"{alike}*/{RECORD}"):
             with suppress(InputError), using(str(path)):
                 if path != record.path and _process(other := _read(path), "run_id") == run:
-                    rank_rows([Observed(other.name, other.snapshot)])  # one that cannot be shown is left out
-                    found.append(other)
+                    compared = {part: other.snapshot.get(part) for part in COMPARED}
+                    rank_rows([Observed(other.name, compared)])  # one that cannot be shown is left out
+                    content = {**other.content, "windows": {}, "snapshot": compared}
+                    found.append(replace(other, content=content))
     nearest_last = sorted([*found, record], key=lambda one: -abs(_began(one) - _began(record)))
     by_rank = {_rank(one): one for one in nearest_last}
     return [by_rank[rank] for rank in sorted(by_rank)]

@@ -7,12 +7,13 @@ import shutil
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jaxobs.cli import main
 from jaxobs.cli.compare import compare
-from jaxobs.cli.show import read_record
+from jaxobs.cli.show import of_one_run, read_record
 from jaxobs.cli.show import records as records_in
 from jaxobs.report.record import encoded
 from jaxobs.report.runs import RECORD, folder_of
@@ -159,16 +160,22 @@ def test_of_many_ranks_no_more_than_a_few_records_are_in_memory_at_a_time(tmp_pa
     for rank in range(50):
         folder = kept(tmp_path, began=100.0 + rank, launched=str(rank), rank=rank)
         record = json.loads((folder / "record.json").read_text())
+        record["snapshot"]["process"]["run_id"] = "a1"
         record["snapshot"]["operations"] = [{"operation": f"dot.{number}"} for number in range(2_000)]
         (folder / "record.json").write_text(json.dumps(record))
+    found: list[Any] = []
     peaks = []
-    for read in (read_record, read_record, lambda _: list(records_in(tmp_path, []))):  # the first imports
+    for read in (
+        read_record, read_record,  # the first one imports what is needed
+        lambda folder: list(records_in(folder.parent, [])), lambda folder: of_one_run(read_record(folder)),
+    ):  # fmt: skip
         tracemalloc.start()
-        found = read(folder)
+        found.append(read(folder))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert [record.content["began"] for record in found] == [100.0]
-    assert peaks[-1] < 2 * peaks[1]
+    assert [record.content["began"] for record in found[2]] == [100.0]
+    assert [record.content["began"] for record in found[3]] == [100.0 + rank for rank in range(50)]
+    assert max(peaks[2:]) < 2 * peaks[1]
 
 
 def test_jobs_of_one_rank_each_that_began_together_are_all_listed(
