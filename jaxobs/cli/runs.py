@@ -42,8 +42,8 @@ def run(arguments: list[str]) -> int:
             left_out.append(str(error))
     if not table.rows:
         raise InputError(f"no run that can be read is kept in {directory}{why_left_out(left_out)}")
-    broken = count(len(left_out), "record")
-    table.caption = f"{directory}" + (f"; {broken} there cannot be read" if left_out else "")
+    broken = f"; {count(len(left_out), 'record')} there cannot be read" if left_out else ""
+    table.caption = f"{directory}{broken}"
     print(to_text([table], **look_of(sys.stdout)))
     return 0
 

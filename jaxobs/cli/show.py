@@ -117,8 +117,7 @@ def of_one_run(record: Record) -> list[Record]:
                 if path != record.path and _process(other := _read(path), "run_id") == run:
                     compared = {part: other.snapshot.get(part) for part in COMPARED}
                     rank_rows([Observed(other.name, compared)])  # one that cannot be shown is left out
-                    content = {**other.content, "windows": {}, "snapshot": compared}
-                    found.append(replace(other, content=content))
+                    found.append(replace(other, content={"began": _began(other), "snapshot": compared}))
     nearest_last = sorted([*found, record], key=lambda one: -abs(_began(one) - _began(record)))
     by_rank = {_rank(one): one for one in nearest_last}
     return [by_rank[rank] for rank in sorted(by_rank)]
@@ -178,7 +177,7 @@ def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
         except InputError as error:
             left_out.append(str(error))
             continue
-        start = _start(record)
+        start = _Start(_process(record, "run"), _rank(record), _began(record))
         # Of a thousand ranks one is kept until it is known to be the lowest: records are large.
         waiting = deque(each for each in waiting if not start.stands_for(each[0]))
         if not any(other.stands_for(start) for other in starts):
@@ -220,10 +219,6 @@ class _Start(NamedTuple):
         """Whether it is of a lower rank than the other, and of a run of its name that began about then."""
         is_lower = self.run == other.run and self.rank < other.rank
         return is_lower and abs(self.began - other.began) <= TOGETHER_SECONDS
-
-
-def _start(record: Record) -> _Start:
-    return _Start(_process(record, "run"), _rank(record), _began(record))
 
 
 def _read(path: Path) -> Record:

@@ -7,6 +7,7 @@ and cgroup-v1/memory.rst and scheduler/sched-bwc.rst for version 1.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from operator import itemgetter
@@ -48,9 +49,9 @@ def memory_limit(group: Group) -> tuple[Path, float | None]:
     name = "memory.max" if group.version == 2 else "memory.limit_in_bytes"
     limits: list[tuple[Path, float | None]] = []
     for folder in group.folders:
-        if (folder / name).exists():
-            text = (folder / name).read_text(encoding="ascii").strip()
-            limits.append((folder, None if text == "max" or int(text) >= V1_UNLIMITED_BYTES else int(text)))
+        if words := _words(folder, name):
+            limit = math.inf if words == ["max"] else int(words[0])
+            limits.append((folder, None if limit >= V1_UNLIMITED_BYTES else limit))
     return _tightest(limits)
 
 
@@ -65,17 +66,19 @@ def cpu_limit(group: Group) -> tuple[Path, float | None]:
 
     Raises OSError or ValueError.
     """
+    names = ("cpu.max",) if group.version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     limits: list[tuple[Path, float | None]] = []
     for folder in group.folders:
-        if group.version == 2 and (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
-        elif group.version == 1 and (folder / "cpu.cfs_quota_us").exists():
-            quota = (folder / "cpu.cfs_quota_us").read_text(encoding="ascii").strip()
-            period = (folder / "cpu.cfs_period_us").read_text(encoding="ascii").strip()
-        else:
-            continue
-        limits.append((folder, None if quota in {"max", "-1"} else int(quota) / int(period)))
+        if words := _words(folder, *names):
+            quota, period = words
+            limits.append((folder, None if quota in {"max", "-1"} else int(quota) / int(period)))
     return _tightest(limits)
+
+
+def _words(folder: Path, *names: str) -> list[str]:
+    """The words in these files of a folder; none where the first file is not there."""
+    found = names if (folder / names[0]).exists() else ()
+    return [word for name in found for word in (folder / name).read_text(encoding="ascii").split()]
 
 
 def _tightest(limits: list[tuple[Path, float | None]]) -> tuple[Path, float | None]:

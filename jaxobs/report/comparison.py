@@ -224,7 +224,6 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
     larger = [word for word in old if word in new and not _is_near(new[word] / old[word], SAME_WORK)]
     counted = next((word for word in larger if all(each.get(word) for each in windows)), "steps")
     one, other = (step_seconds(each, counted) for each in windows)
-    of = counted.removesuffix("s")
     medians = [quantile(values, 0.5) if values else None for values in (one, other)]
     change, reason = ratio(one, other), ""
     if not one or not other:
@@ -234,7 +233,7 @@ def step_time(loop: str, before: Record, after: Record) -> StepTime:
             f"{len(one)} and {len(other)} stretches of a second or more, fewer where neighbours are alike, are too few "
             "to tell noise from change: let the runs last a minute"
         )
-    return StepTime(loop, medians[0], medians[1], change, reason, of)
+    return StepTime(loop, medians[0], medians[1], change, reason, counted.removesuffix("s"))
 
 
 def relative(change: Change) -> str:

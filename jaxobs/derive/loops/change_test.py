@@ -114,8 +114,7 @@ class ChangeTest:
             self._since[side] = self._since[side] + 1 if self._sums[side] > 0 else 0
             if self._sums[side] >= known.limit * (1 - ROUNDING) and self._since[side] >= lasting:
                 return self._changed(known, self._suspects[-self._since[side] :])
-        suspected = max(self._since)
-        settled = len(self._suspects) - suspected
+        settled = len(self._suspects) - max(self._since)
         self._before.extend(self._suspects[:settled])
         del self._suspects[:settled]
         return None

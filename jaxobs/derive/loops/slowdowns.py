@@ -11,6 +11,7 @@ import statistics
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from jaxobs.derive.executables.registry import Executables
@@ -183,12 +184,9 @@ class Slowdowns:
             self._faster(name, began, level)
             return
         parts = _parts([block for block, _ in before], [block for block, _ in after])
-        facts: list[str] = []
-        if before:
-            facts += _compiled(self._compiled, began)
-            facts += _ran(before, after, executables)
-            facts += _changed_state(before, after)
-        found = Slowdown(name, began, math.exp(changed.before), level, *parts, tuple(facts))
+        both = before, after
+        facts = chain(_compiled(self._compiled, began), _ran(*both, executables), _changed_state(*both))
+        found = Slowdown(name, began, math.exp(changed.before), level, *parts, tuple(facts) if before else ())
         self.count[name] += 1
         if len(self.kept) == KEPT:  # what is over goes first
             self.kept.remove(next((each for each in self.kept if each.ended is not None), self.kept[0]))

@@ -78,10 +78,6 @@ class Member(NamedTuple):
     pid: int
     operations: int = 0
 
-    @property
-    def labels(self) -> tuple[str, str, str]:
-        return str(self.number), self.host, str(self.pid)
-
 
 class Communicator(NamedTuple):
     """A communicator as NCCL tells it: its ranks that answered, and those that did not."""
@@ -138,7 +134,7 @@ def _ranks(communicators: list[Communicator]) -> Iterator[Sample]:
         yield RANKS, (each.name,), float(each.size)
         yield MISSING, (each.name,), float(len(each.missing))
         for member in each.missing[:MAX_NAMED]:
-            yield MISSING_INFO, (each.name, *member.labels), 1.0
+            yield MISSING_INFO, (each.name, *map(str, member[:3])), 1.0
 
 
 def _operations(communicators: list[Communicator]) -> Iterator[Sample]:
@@ -148,7 +144,7 @@ def _operations(communicators: list[Communicator]) -> Iterator[Sample]:
             yield OPERATIONS, (each.name,), float(furthest)
         behind = [member for member in each.members if member.operations < furthest]
         for member in sorted(behind, key=lambda member: member.operations)[:MAX_NAMED]:
-            yield BEHIND, (each.name, *member.labels), float(furthest - member.operations)
+            yield BEHIND, (each.name, *map(str, member[:3])), float(furthest - member.operations)
 
 
 QUERIES: tuple[Query[list[Communicator]], ...] = (

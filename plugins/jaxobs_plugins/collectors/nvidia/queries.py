@@ -196,8 +196,13 @@ def _xid(device: Device) -> Iterator[Sample]:
     yield LAST_XID, (), last
 
 
-def _throttled(policy: int) -> Callable[[Any], float]:
-    return lambda handle: pynvml.nvmlDeviceGetViolationStatus(handle, policy).violationTime / 1e9
+POLICIES = ("power", "thermal", "sync_boost", "board_limit", "reliability")
+"""What NVML counts the time of, each by its own name."""
+
+
+def _throttled(policy: str) -> Callable[[Any], float]:
+    number = getattr(pynvml, policy)
+    return lambda handle: pynvml.nvmlDeviceGetViolationStatus(handle, number).violationTime / 1e9
 
 
 def _ecc_errors(kind: int) -> Callable[[Any], float]:
@@ -226,11 +231,9 @@ def _nvlink(bytes_field: int, kibibytes_field: int) -> Callable[[Any], float]:
     return ask
 
 
-# The second goes with CUDA 14, and the first is missing before driver 570.
-NOW, THRESHOLD = (
-    ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"),
-    "nvmlDeviceGetTemperatureThreshold",
-)
+NOW = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
+"""The second goes with CUDA 14, and the first is missing before driver 570."""
+THRESHOLD = "nvmlDeviceGetTemperatureThreshold"
 
 BOARD_QUERIES: tuple[Query[Device], ...] = (
     Query((UTILIZATION, MEMORY_UTILIZATION), _utilization),
@@ -247,11 +250,7 @@ BOARD_QUERIES: tuple[Query[Device], ...] = (
     _one(TEMPERATURE_LIMIT, _of_kind(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN), "shutdown"),
     _one(TEMPERATURE_LIMIT, _of_kind(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX), "memory"),
     Query((CLOCKS_EVENT,), _clocks_events),
-    _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_POWER), "power"),
-    _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_THERMAL), "thermal"),
-    _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_SYNC_BOOST), "sync_boost"),
-    _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_BOARD_LIMIT), "board_limit"),
-    _one(THROTTLED, _throttled(pynvml.NVML_PERF_POLICY_RELIABILITY), "reliability"),
+    *(_one(THROTTLED, _throttled(f"NVML_PERF_POLICY_{name.upper()}"), name) for name in POLICIES),
     _one(PCIE, _of_kind("nvmlDeviceGetPcieThroughput", pynvml.NVML_PCIE_UTIL_RX_BYTES, 1e3), "receive"),
     _one(PCIE, _of_kind("nvmlDeviceGetPcieThroughput", pynvml.NVML_PCIE_UTIL_TX_BYTES, 1e3), "transmit"),
     _one(NVLINK, _nvlink(NVLINK_5_RECEIVED, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX), "receive"),
