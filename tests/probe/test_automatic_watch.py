@@ -139,7 +139,7 @@ def test_a_training_as_a_scan_outside_jit_is_a_loop_named_with_its_line(tmp_path
         """
         import jax, jax.numpy as jnp, pickle
         def body(w, _): return jnp.tanh(w @ w) * 1e-3, jnp.sum(w)
-        w = jnp.ones((160, 160))
+        w = jnp.ones((128, 128))  # small enough to be kept until the device is done with it
         for epoch in range(3):
             w, sums = jax.lax.scan(body, w, None, length=40_000)
             print(float(sums[-1]))
