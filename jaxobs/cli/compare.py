@@ -98,8 +98,7 @@ def _judged(found: Comparison, allowed: float, loop: str | None) -> int:
     if slower:
         return SLOWER
     if unknown := next((time for time in judged if time.change is None), None):
-        why = f"whether `{unknown.loop}` became slower cannot be told: {unknown.reason}"
-        raise InputError(f"--fail-if-slower: {why}")
+        raise InputError(f"--fail-if-slower: {unknown.sentence()}")
     return 0
 
 

@@ -131,15 +131,19 @@ def main_thread_lines(document: Document) -> list[str]:
     return [f"{name} {rough_percent(share)}" for name, share in main_thread_shares(document)]
 
 
-def compiling_lines(document: Document) -> list[tuple[str, float]]:
-    """The lines at which the main thread traced, lowered or compiled, each with its seconds, the longest first."""
-    spent: dict[str, float] = {}
+def compiling_lines(document: Document) -> list[str]:
+    """Shares of the samples in which the main thread traced, lowered or compiled, by line, the largest first, in words.
+
+    No seconds: a compile's few samples may stand for far more than it took, which is known exactly.
+    """
     rows = document.get("host_lines") or ()
     least = MIN_SHARE * sum(float(row["seconds"]) for row in rows)
+    spent: dict[str, float] = {}
     for row in rows:
-        if row["activity"] == COMPILE and row["seconds"] >= least:
+        if row["activity"] == COMPILE:
             spent[row["line"]] = spent.get(row["line"], 0.0) + float(row["seconds"])
-    return sorted(spent.items(), key=lambda pair: -pair[1])
+    ranked, whole = sorted(spent.items(), key=lambda pair: -pair[1]), sum(spent.values())
+    return [f"{rough_percent(part / whole)} of compiling at {line}" for line, part in ranked if part > least]
 
 
 def waiting_for_device(document: Document) -> float:

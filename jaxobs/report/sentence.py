@@ -179,7 +179,8 @@ def _ended(loop: Document, name: str, is_over: bool) -> str | None:
     is_rated = loop.get("steps_per_second") is not None
     if ago is None or (is_rated and (is_over or ago < AFTER)) or not steps:
         return None
-    said = f"{code(name)} ended {duration(ago)} ago after {count(steps, 'step')}."
+    when = "before the end," if is_over else "ago"
+    said = f"{code(name)} ended {duration(ago)} {when} after {count(steps, 'step')}."
     if is_rated:
         told = f"{said} It {_pace(loop)} {_limit(loop)}"
         return reduce(lambda text, words: text.replace(*words, 1), _PAST, told)

@@ -76,7 +76,7 @@ def test_what_is_within_the_noise_does_not_fail(tmp_path: Path) -> None:
         (["a.json", "a.json", "--fail-if-slower"], "expected one argument"),
         (["a.json", "a.json", "--loop", "eval"], "give that, too"),
         (["a.json", "short.json", "--loop", "eval", "--fail-if-slower", "5%"], "no loop `eval` in common"),
-        (["a.json", "short.json", "--fail-if-slower", "5%"], "whether `train` became slower cannot be told"),
+        (["a.json", "short.json", "--fail-if-slower", "5%"], "Whether `train` became slower cannot be told"),
         (["a.json", "./a.json", "--fail-if-slower", "5%"], "A and B are the same run, a.json: name two"),
         (["a.json", "a.json", "--jsn"], "unknown option --jsn (did you mean --json?)"),
     ],

@@ -72,6 +72,13 @@ def test_goodput_is_absent_where_little_work_was_seen_in_a_short_run() -> None:
     assert fold.snapshot(at(100)).document["process"]["goodput"] == pytest.approx(0.01)
 
 
+def test_of_more_steps_that_are_not_charged_yet_it_is_not_said_that_few_were_seen() -> None:
+    fold = applied(new_fold(), [step(0, 1.0, 2.0), PhaseStarted("checkpoint", None, at(2.0))])
+    process = fold.snapshot(at(10)).document["process"]
+    assert process["goodput"] is None
+    assert process["goodput_reason"].startswith("what the last 8 s went into is known once")
+
+
 def test_while_a_loop_runs_time_is_charged_up_to_its_last_step() -> None:
     fold = applied(new_fold(), [step(0, 1.0, 2.0)])
     assert sum(run_seconds(fold, 5.0).values()) == pytest.approx(2.0)

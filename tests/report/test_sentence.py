@@ -77,6 +77,14 @@ def test_of_a_loop_that_ended_long_ago_its_whole_is_told() -> None:
     assert "after 1 step." in said(**{**ENDED, "steps": 1})
 
 
+def test_of_a_job_that_is_over_no_loop_ended_some_time_ago() -> None:
+    over = {"process": {"ended": "crashed"}, "loops": {"train": LOOP | ENDED}}
+    told = plain(sentence(over, "train"))
+    assert told.startswith("`train` ended 36 s before the end, after 1,200 steps. Most of its time"), (
+        "`jaxobs runs` tells it days later"
+    )
+
+
 def test_of_a_loop_that_ended_just_now_its_pace_is_told_as_one_that_was() -> None:
     """For half a minute it was said to run at the rate of its end."""
     just_now = {"left_seconds": 8.0}

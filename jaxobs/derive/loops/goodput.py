@@ -39,7 +39,7 @@ DROPPED = "{} of the events were dropped, and with them what the time went into"
 
 TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
-UNDER_WAY = "what the last {} went into is known once the step, compile or phase under way has ended"
+UNDER_WAY = "what the last {} went into is known once the steps, calls, compile or phase under way are over"
 
 TURNED_AWAY = (
     "without the time in `{}` and any other function that repeats but the first eight: mark its loop"
@@ -318,7 +318,7 @@ class RunTime:
         if steps < ENOUGH_SECONDS:
             if self._first_step is None:
                 return Figure(None, NOT_MARKED)
-            if total + self._ahead < seconds(MAX_GAP):
+            if steps + self._ahead < ENOUGH_SECONDS and total + self._ahead < seconds(MAX_GAP):
                 return Figure(None, TOO_SHORT)
             if self._ahead > 0:
                 return Figure(None, UNDER_WAY.format(duration(self._ahead)))
