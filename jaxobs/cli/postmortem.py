@@ -47,10 +47,10 @@ def run(arguments: list[str]) -> int:
     options = parser.options(arguments)
     directories = options.folders or [records_directory()]
     folders = {each for directory in directories for each in _folders(directory)}
-    flights = _flights(folders)
-    if not flights:
-        raise InputError(f"no run has left a readable {RECORDER} in {', '.join(map(str, directories))}")
     with using("a recorder"):
+        flights = _flights(folders)
+        if not flights:
+            raise InputError(f"no run has left a readable {RECORDER} in {', '.join(map(str, directories))}")
         plain = json.dumps(as_data(flights)) if options.json else ""
         shown = plain or to_text(story(flights), **look_of(sys.stdout))
         page = story_page(flights) if options.html is not None else ""

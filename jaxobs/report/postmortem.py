@@ -143,10 +143,10 @@ class Flight:
         else:
             under_way(line)  # raises where that cannot be told
             for name, loop in line["loops"].items():
+                first = f"is not finite, first seen after {count(loop['steps'], 'step')}"
                 if loop["steps"] != self.stepped.get(name, (None,))[0]:
                     self.stepped[name] = loop["steps"], line["at"] if self.moments else None
                     self.reached.setdefault(name, []).append((loop["steps"], line["at"]))
-                first = f"is not finite, first seen after {count(loop['steps'], 'step')}"
                 wrong = [(key, "", first) for key, value in loop["recorded"].items() if value is None]
                 wrong += [(key, leap, leap) for key, leap in loop.get("leaps", {}).items()]
                 for key, which, said in wrong:

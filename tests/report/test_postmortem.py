@@ -236,11 +236,23 @@ def test_lines_of_another_version_are_counted_and_do_not_spoil_the_story(tmp_pat
     odd: list[dict[str, Any]] = [
         {"at": 1.0, "span": "jax.compile"}, {"at": 1.0, "span": "jax.compile", "seconds": 9.0},
         {**lines[0], "hang": [{"loop": "train"}]}, {**lines[0], "compiling": {"f": "long"}},
+        {**lines[-1], "loops": {"train": {**lines[0]["loops"]["train"], "steps": "many"}}},
     ]  # fmt: skip
     found = read_flight(written(tmp_path / "run", [*lines, *odd]))
     assert found is not None
     assert found.broken == len(odd)
-    assert "4 lines could not be read" in told(found)
+    assert "5 lines could not be read" in told(found)
+    assert clocks_ahead([found, found]) == [0.0, 0.0]
+
+
+def test_a_recorder_of_an_odd_rank_is_refused_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(tmp_path / "run", lines_of(9, 9))
+    text = (tmp_path / "run" / RECORDER).read_text()
+    (tmp_path / "run" / RECORDER).write_text(text.replace('"jaxobs.run_id":"a1"', '"jax.process_index":[]'))
+    assert main(["postmortem", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err.startswith("jaxobs postmortem: a recorder cannot be shown")
 
 
 def test_stacks_are_told_of_a_hang_that_lasted_until_the_end_and_not_of_an_earlier_one() -> None:
