@@ -161,11 +161,11 @@ def recompilations(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def what_changed(row: Row) -> str | None:
-    """What changed, such as `x: float32[192,512] → float32[224,512]`."""
+    """What changed, such as `x: float32[192,512] → float32[224,512]`; another one where both read alike."""
     old, new, argument = (row.get(key) for key in ("old", "new", "argument"))
     if old is None and new is None:
         return argument
-    shown = f"`{old or '?'}` → `{new or '?'}`"
+    shown = f"another `{new}`" if old == new else f"`{old or '?'}` → `{new or '?'}`"
     return f"{argument}: {shown}" if argument else shown
 
 

@@ -86,6 +86,14 @@ def test_the_dearest_recompilations_say_what_changed() -> None:
     ]
 
 
+def test_what_reads_alike_before_and_after_is_another_one() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    alike = {"argument": None, "old": "step at train.py:3", "new": "step at train.py:3"}
+    document["functions"]["train_step"]["recompilations"][0] |= {"cause": "redefined", **alike}
+    again = render(document, width=200).partition("compiled again")[2]
+    assert line(again, "train_step") == "train_step redefined another step at train.py:3 train.py:42 once 1 s"
+
+
 def test_executables_with_a_cost_that_is_a_lower_bound() -> None:
     executables = render(DOCUMENT).partition("executables")[2]
     assert line(executables, "train_step") == "train_step deadbeef 1,100 11 ms ≥ 2.92 G 12.3 – unknown"

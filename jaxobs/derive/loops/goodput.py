@@ -39,7 +39,7 @@ DROPPED = "{} of the events were dropped, and with them what the time went into"
 
 TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
-UNDER_WAY = "what the last {} went into is known once the steps, calls, compile or phase under way are over"
+UNDER_WAY = "what the last {} went into is known once the step, compile, phase or loop under way has ended"
 
 TURNED_AWAY = (
     "without the time in `{}` and any other function that repeats but the first eight: mark its loop"
