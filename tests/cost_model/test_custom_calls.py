@@ -43,6 +43,28 @@ def test_a_cublas_product_of_fp8(text_cost):
     assert cost.bytes == 64 * 32 + 32 * 16 + 2 * 64 * 16 + 8
 
 
+@pytest.mark.parametrize(
+    ("right", "contracted", "groups", "result"),
+    [("3,32,16", ["1"], {"rhs_group_dimensions": ["0"]}, "64,16"), ("32,16", ["0"], {}, "3,64,16")],
+)
+def test_a_grouped_product_of_hipblaslt_meets_each_row_with_one_group(
+    text_cost, right, contracted, groups, result
+):
+    left = "64,32" if groups else "32,64"
+    dot = {"lhs_contracting_dimensions": contracted, "rhs_contracting_dimensions": contracted}
+    ragged = {"dot_dimension_numbers": dot, "lhs_ragged_dimensions": ["0"], **groups}
+    config = {"gemm_backend_config": PRODUCT, "ragged_dot_dimension_numbers": ragged}
+    cost = text_cost(f"""ENTRY e {{
+      a = f16[{left}] parameter(0)
+      b = f16[{right}] parameter(1)
+      sizes = s32[3] parameter(2)
+      ROOT c = (f16[{result}], s8[784]) custom-call(a, b, sizes), custom_call_target="__cublas$lt$groupedMatmul",
+        backend_config={json.dumps({"grouped_gemm_backend_config": config})}
+    }}""").cost
+    assert cost.matrix_flops_by_type == {"float16": 2 * 64 * 32 * 16}
+    assert cost.unmodelled == ()
+
+
 def test_a_cublas_epilogue(text_cost):
     bias = "v = bf16[16]{0} parameter(2)"
     text = _gemm("__cublas$lt$matmul", "bf16", operands=bias, extra=", v", epilogue="BIAS_GELU")
@@ -92,7 +114,10 @@ def test_a_cudnn_convolution_in_float32_may_run_in_tensorfloat32_up_to_high(text
     assert cost.float32_flops_by_precision == ({left: cost.matrix_flops} if left else {})
 
 
-@pytest.mark.parametrize("target", ["__cub$DeviceRadixSort", "__cub$DeviceRadixSortUnassignedScratchSize"])
+@pytest.mark.parametrize(
+    "target",
+    ["__cub$DeviceRadixSort", "__cub$DeviceRadixSortUnassignedScratchSize", "xla.gpu.ext.cub_sort_pairs"],
+)
 def test_the_scratch_of_a_sort_is_no_traffic(text_cost, target):
     cost = text_cost(f"""ENTRY e {{
       keys = f32[1000]{{0}} parameter(0)
@@ -101,6 +126,20 @@ def test_the_scratch_of_a_sort_is_no_traffic(text_cost, target):
         custom_call_target="{target}"
     }}""").cost
     assert cost.bytes == 2 * 8 * 1000
+    assert cost.unmodelled == ()
+
+
+@pytest.mark.parametrize(("type_", "additions"), [("f32", 4 * 99), ("s32", 0)])
+def test_running_sums_of_a_library_are_one_addition_less_than_each_row_has_elements(
+    text_cost, type_, additions
+):
+    """In the form that XLA for GPUs gives to ``jnp.cumsum`` from JAX 0.12 on."""
+    cost = text_cost(f"""ENTRY e {{
+      rows = {type_}[4,100]{{1,0}} parameter(0)
+      ROOT sums = ({type_}[4,100]{{1,0}}, u8[5000]{{0}}) custom-call(rows), custom_call_target="xla.gpu.ext.cub_scan",
+        backend_config="{{vector_length = 1 : i64, row_length = 100 : i64, column_length = 4 : i64, kind = 1 : i32}}"
+    }}""").cost
+    assert (cost.vector_flops, cost.bytes) == (additions, 2 * 4 * 400)
     assert cost.unmodelled == ()
 
 
@@ -319,6 +358,12 @@ def test_selection_is_no_arithmetic(cost_of):
     assert cost.unmodelled == ()
 
 
+@pytest.mark.parametrize("target", ["hip_threefry2x32_ffi", "cu_threefry2x32_ffi", "GetRngSeed"])
+def test_random_bits_are_no_arithmetic(text_cost, target):
+    cost = text_cost(CALL.replace('"mine"', f'"{target}"')).cost
+    assert (cost.flops, cost.unmodelled) == (0, ())
+
+
 def test_the_workspace_of_an_integer_product_is_no_traffic(text_cost):
     cost = text_cost(_gemm("__cublas$lt$matmul", "s8", output="s32[64,16]{1,0}")).cost
     assert cost.matrix_flops == 0
@@ -375,7 +420,9 @@ def _block_scaled(target, batch="4,", result="f32[4,16,32]{2,1,0}", left="f8e4m3
     }}"""
 
 
-@pytest.mark.parametrize("target", ["__op$block_scaled_dot", "__cudnn$blockScaledDot"])
+@pytest.mark.parametrize(
+    "target", ["__op$block_scaled_dot", "__cudnn$blockScaledDot", "__cublas$lt$matmul$mx"]
+)
 @pytest.mark.parametrize(("batch", "times"), [("4,", 4), ("", 1)])
 def test_a_block_scaled_product(text_cost, target, batch, times):
     """In the form of XLA's own tests of the pass that rewrites it."""

@@ -4,6 +4,9 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
+from jaxobs.cost_model import module_cost
+from jaxobs.proto.messages import ModuleMessage
+
 REAL = jnp.ones(1000)
 
 
@@ -26,3 +29,12 @@ def test_complex_roots_and_magnitudes_follow_from_their_parts(text_cost):
       ROOT a = f32[1000]{0} abs(r)
     }""").cost
     assert (cost.vector_flops, cost.transcendentals) == (1000 * (9 + 4), 0)
+
+
+def test_the_high_half_of_an_integer_product_is_no_flop(text_proto):
+    """``jax.lax.mulhi`` of JAX 0.12, whose opcode older parsers do not know."""
+    text = "ENTRY e { a = u32[100] parameter(0) ROOT m = u32[100] multiply(a, a) }"
+    message = ModuleMessage.FromString(text_proto(text))
+    message.computations[0].instructions[-1].opcode = b"mulhi"
+    cost = module_cost(message.SerializeToString()).cost
+    assert (cost.flops, cost.unmodelled) == (0, ())

@@ -14,9 +14,9 @@ from jaxobs.cost_model.hlo.instructions import HloDecodeError, Instruction, Shap
 from jaxobs.proto.element_types import Kind
 
 
-def cholesky_flops(n: int) -> float:
-    """Cholesky factor of an n × n matrix: n³/3."""
-    return n**3 / 3
+def cholesky_flops(matrices: int, n: int) -> float:
+    """Cholesky factors of a stack of n × n matrices: n³/3 for each."""
+    return matrices * n**3 / 3
 
 
 def triangular_solves_flops(matrices: int, n: int, right: Shape) -> float:
@@ -34,13 +34,8 @@ def _stack(instruction: Instruction) -> tuple[int, int]:
     return prod(shape.dimensions[:-2]), shape.dimensions[-2]
 
 
-def _cholesky(instruction: Instruction) -> float:
-    matrices, order = _stack(instruction)
-    return matrices * cholesky_flops(order)
-
-
 FACTORISATIONS: Final[dict[str, Callable[[Instruction], float]]] = {
-    "cholesky": _cholesky,
+    "cholesky": lambda one: cholesky_flops(*_stack(one)),
     "triangular-solve": lambda one: triangular_solves_flops(*_stack(one), one.operand(1).shape),
 }
 """FLOPs on real numbers by opcode; complex numbers take four times as many. Operand 0 has the type."""

@@ -89,12 +89,14 @@ def multiply_add_flops(left: Shape, right: Shape) -> int:
     return (2, 4, 8)[complexes]
 
 
-def dot_multiply_adds(left: Shape, right: Shape, contracted: Sequence[int], batch: Sequence[int]) -> float:
-    """Multiply-adds of a dot product with these contracted and batch dimensions of the left side: b m n k."""
-    shared = _extent(left, contracted) * _extent(left, batch)
-    if shared == 0:
-        return 0.0
-    return float(left.elements) * right.elements / shared
+def dot_multiply_adds(left: Shape, right: Shape, shared: Sequence[int], groups: Sequence[int] = ()) -> float:
+    """Multiply-adds of a dot product with these batch and contracted dimensions of the left side: b m n k.
+
+    ``groups`` are the right side's dimensions that list the groups of a ragged product, of which each row meets one.
+    Where the ragged dimension is contracted the right side has none: each group's share of it is contracted once.
+    """
+    counted_again = _extent(left, shared) * _extent(right, groups)
+    return float(left.elements) * right.elements / counted_again if counted_again else 0.0
 
 
 def convolution_multiply_adds(input_: Shape, kernel: Shape, output: Shape, message: Any) -> float:
@@ -116,23 +118,12 @@ def convolution_multiply_adds(input_: Shape, kernel: Shape, output: Shape, messa
 
 
 def _dot(instruction: Instruction) -> float:
-    numbers = instruction.message.dot_dimension_numbers
-    left, right = instruction.operand(0).shape, instruction.operand(1).shape
-    return dot_multiply_adds(left, right, numbers.lhs_contracting_dimensions, numbers.lhs_batch_dimensions)
-
-
-def _ragged_dot(instruction: Instruction) -> float:
-    """Multiply-adds of a ragged dot product: each ragged row meets one group of the right side.
-
-    With the ragged dimension among the rows, b m k n: the group dimension of the right side counts once.
-    With it contracted, each group's share of it is contracted once: b m k n again, whatever the groups.
-    """
-    numbers = instruction.message.ragged_dot_dimension_numbers
-    dot = numbers.dot_dimension_numbers
-    left, right = instruction.operand(0).shape, instruction.operand(1).shape
-    shared = (*dot.lhs_batch_dimensions, *dot.lhs_contracting_dimensions)
-    groups = _extent(right, numbers.rhs_group_dimensions)
-    return dot_multiply_adds(left, right, shared, ()) / groups if groups else 0.0
+    message = instruction.message
+    numbers, groups = message.dot_dimension_numbers, message.ragged_dot_dimension_numbers.rhs_group_dimensions
+    if instruction.opcode == "ragged-dot":
+        numbers = message.ragged_dot_dimension_numbers.dot_dimension_numbers
+    shared = (*numbers.lhs_batch_dimensions, *numbers.lhs_contracting_dimensions)
+    return dot_multiply_adds(instruction.operand(0).shape, instruction.operand(1).shape, shared, groups)
 
 
 def _convolution(instruction: Instruction) -> float:
@@ -142,7 +133,7 @@ def _convolution(instruction: Instruction) -> float:
 
 MULTIPLY_ADDS: Final[dict[str, Callable[[Instruction], float]]] = {
     "dot": _dot,
-    "ragged-dot": _ragged_dot,
+    "ragged-dot": _dot,
     "scaled-dot": _dot,
     "convolution": _convolution,
 }

@@ -74,7 +74,7 @@ def _lu_flops(m: int, n: int) -> float:
     return 2.0 * m * n * k - float(m + n) * k**2 + 2 * k**3 / 3
 
 
-cholesky: Final = factorisation(lambda m, n: cholesky_flops(m))
+cholesky: Final = factorisation(lambda m, n: cholesky_flops(1, m))
 lu: Final = factorisation(_lu_flops)
 qr: Final = factorisation(lambda m, n: 2 * _lu_flops(m, n))
 """Householder QR: 4 n³/3 where m = n."""

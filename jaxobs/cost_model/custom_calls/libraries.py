@@ -5,7 +5,8 @@ And for calls without floating arithmetic: selection, sorting, padding, placemen
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from jaxobs.cost_model.arithmetic.products import (
     convolution_multiply_adds,
@@ -31,11 +32,7 @@ def gemm(call: CustomCall) -> Cost | None:
     if numbers is None or len(call.operands) < 2:
         return None
     left, right = call.operands[:2]
-    contracted, batch = (  # integers are strings, and empty lists may be absent
-        [int(number) for number in numbers.get(f"lhs_{kind}_dimensions", ())]
-        for kind in ("contracting", "batch")
-    )
-    flops = multiply_add_flops(left, right) * dot_multiply_adds(left, right, contracted, batch)
+    flops = multiply_add_flops(left, right) * dot_multiply_adds(left, right, _shared(numbers))
     if not flops:
         return None
     product = call.results[0]
@@ -56,6 +53,25 @@ def gemm(call: CustomCall) -> Cost | None:
     )
 
 
+def _shared(numbers: Mapping[str, Any]) -> list[int]:
+    """The left side's batch and contracted dimensions: integers are strings, and empty lists may be absent."""
+    kinds = (numbers.get(f"lhs_{kind}_dimensions", ()) for kind in ("batch", "contracting"))
+    return [int(number) for dimensions in kinds for number in dimensions]
+
+
+def grouped_gemm(call: CustomCall) -> Cost | None:
+    """The cost of a ragged product in hipBLASLt. Operands: the two sides, and the sizes of the groups."""
+    configuration = call.configuration.get("grouped_gemm_backend_config", {})
+    numbers = configuration.get("ragged_dot_dimension_numbers")
+    if numbers is None or len(call.operands) < 2:
+        return None
+    left, right = call.operands[:2]
+    groups = [int(number) for number in numbers.get("rhs_group_dimensions", ())]
+    multiply_adds = dot_multiply_adds(left, right, _shared(numbers.get("dot_dimension_numbers", {})), groups)
+    flops = multiply_add_flops(left, right) * multiply_adds
+    return call.matrix(flops, of=left) if flops else None
+
+
 def onednn_matmul(call: CustomCall) -> Cost | None:
     """The cost of a oneDNN product, over the left's last dimension unless that is transposed."""
     configuration = call.configuration.get("onednn_matmul_config", {})
@@ -66,7 +82,7 @@ def onednn_matmul(call: CustomCall) -> Cost | None:
     if rank < 2 or len(right.dimensions) != rank:
         return None
     contracted = rank - 2 if configuration.get("transpose_a") else rank - 1
-    multiply_adds = dot_multiply_adds(left, right, [contracted], range(rank - 2))
+    multiply_adds = dot_multiply_adds(left, right, [*range(rank - 2), contracted])
     flops = multiply_add_flops(left, right) * multiply_adds
     return call.matrix(flops, of=left) if flops else None
 
@@ -81,9 +97,17 @@ def block_scaled_dot(call: CustomCall) -> Cost | None:
         return None
     left, right = call.operands[:2]
     rank = len(left.dimensions)
-    multiply_adds = dot_multiply_adds(left, right, [rank - 1], range(rank - 2))
+    multiply_adds = dot_multiply_adds(left, right, [*range(rank - 2), rank - 1])
     wider = max((left, right), key=lambda side: side.type.bits)
     return call.matrix(multiply_add_flops(left, right) * multiply_adds, of=wider)
+
+
+def cumulative_sum(call: CustomCall) -> Cost:
+    """The cost of running sums along rows of ``row_length``, each one addition less than it has elements."""
+    given = call.operands[0]
+    additions = given.elements * (1 - 1 / call.attributes["row_length"])
+    vector = {given.type.part: additions} if given.floating else {}
+    return Cost(bytes=call.memory_bytes(), vector_flops_by_type=vector)
 
 
 # Rules for convolutions in cuDNN, and in MIOpen under the same names.
@@ -135,8 +159,9 @@ ANNOTATIONS: Final = (
 """Targets of calls that only tell something to the compiler, and run nothing."""
 
 MOVEMENTS: Final = (
-    "TopK", "__gpu$TopK", "__cub$DeviceRadixSort", "__cub$DeviceRadixSortUnassignedScratchSize", "PadToStatic",
-    "SliceToDynamic", "cu_threefry2x32_ffi", "cu_lu_pivots_to_permutation", "hip_lu_pivots_to_permutation",
+    "TopK", "__gpu$TopK", "__cub$DeviceRadixSort", "__cub$DeviceRadixSortUnassignedScratchSize",
+    "xla.gpu.ext.cub_sort_keys", "xla.gpu.ext.cub_sort_pairs", "GetRngSeed", "PadToStatic", "SliceToDynamic",
+    "cu_threefry2x32_ffi", "hip_threefry2x32_ffi", "cu_lu_pivots_to_permutation", "hip_lu_pivots_to_permutation",
 )  # fmt: skip
 """Targets of calls that compare, or do integer work: no FLOPs."""
 
@@ -146,6 +171,8 @@ RULES: Final[dict[str, Rule]] = {
     "__cublas$gemm": gemm,
     "__cublas$lt$matmul": gemm,
     "__cublas$lt$matmul$f8": gemm,
+    "__cublas$lt$matmul$mx": block_scaled_dot,
+    "__cublas$lt$groupedMatmul": grouped_gemm,
     "__onednn$matmul": onednn_matmul,
     "__cudnn$convForward": convolution(0, 1, 2),
     "__cudnn$convForwardGraph": convolution(0, 1, 2),
@@ -164,6 +191,7 @@ RULES: Final[dict[str, Rule]] = {
     "LuDecomposition": lapack.lu,
     "ProductOfElementaryHouseholderReflectors": lapack.householder_product,
     "__cublas$triangularSolve": lapack.triangular_solve,
+    "xla.gpu.ext.cub_scan": cumulative_sum,
     **dict.fromkeys(MOVEMENTS, CustomCall.movement),
     **dict.fromkeys(ANNOTATIONS, lambda _: Cost()),
 }

@@ -153,11 +153,11 @@ def _checked(cost: Any) -> Cost | None:
 _BYTES: Final = ("int8", "uint8")
 
 # The number of arrays at the end of the result that are scratch, by how a target begins: openxla/xla,
-# xla/service/gpu/cublas_cudnn.h, gpu_sort_rewriter.cc, block_scaling_rewriter.cc, triangular_solve_rewriter.cc. cuSOLVER
-# has a workspace and a status.
+# xla/service/gpu/cublas_cudnn.h, gpu_sort_rewriter.cc, block_scaling_rewriter.cc, triangular_solve_rewriter.cc, and
+# xla/backends/gpu/transforms/estimate_cub_scan_scratch_size.cc. cuSOLVER has a workspace and a status.
 _LAST: Final = {
     "__cublas$": 1, "__cub$": 1, "__cudnn$blockScaledDot": 1, "__cudnn$conv": 1, "__cudnn$fmha": 1,
-    "__cusolver$cholesky": 2, "te_fused_attn_": 1,
+    "__cusolver$cholesky": 2, "te_fused_attn_": 1, "xla.gpu.ext.cub_": 1,
 }  # fmt: skip
 SCRATCH: Final = "__nop"
 """Target of the call inside a fusion for cuDNN whose result is the fusion's scratch memory, and which runs nothing:

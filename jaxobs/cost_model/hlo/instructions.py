@@ -139,7 +139,7 @@ MOVEMENT: Final = _MOVED_IN_PLACE | frozenset([
 
 _COMPARED_AND_ROUNDED: Final = frozenset([
     "and", "ceil", "clamp", "compare", "complex", "convert", "count-leading-zeros", "floor", "imag",
-    "is-finite", "maximum", "minimum", "negate", "not", "or", "popcnt", "real", "reduce-precision",
+    "is-finite", "maximum", "minimum", "mulhi", "negate", "not", "or", "popcnt", "real", "reduce-precision",
     "round-nearest-afz", "round-nearest-even", "shift-left", "shift-right-arithmetic", "shift-right-logical",
     "sign", "stochastic-convert", "xor",
 ])  # fmt: skip
