@@ -157,14 +157,15 @@ class Assignment:
 
         Until an output is made its place is lent to temporaries, which would need another. So would the output, until
         the argument has been used. JAX gives the first arguments to the first outputs. None if it is not known when
-        temporaries live, or when an output is made, as where that is within a call (CPUs before JAX 0.8).
+        temporaries live, when an output is made, as where that is within a call (CPUs before JAX 0.8), or what is copied.
         """
-        freed, apart = 0, list[Tenant]()
+        freed, copied, apart = 0, False, list[Tenant]()
         arguments = defaultdict[tuple[str, tuple[int, ...]], list[Instruction]](list)
         for each in undonated(self._module):
             arguments[each.shape.type.name, each.shape.dimensions].append(each)
-        for shape, allocation, made in self._outputs():
-            alike, lives = arguments[shape.type.name, shape.dimensions], self._ranges.of(made)
+        for output, allocation, made in self._outputs():
+            shape, lives = output.shape, self._ranges.of(made)
+            alike = arguments[shape.type.name, shape.dimensions]
             if not alike:
                 continue
             if not lives:
@@ -174,19 +175,22 @@ class Assignment:
             apart += [each for each in tenants if self._made(each.value) != made]
             begin = lives[0][0]
             argument = alike.pop(0)
+            copied |= not self._ranges.follows_uses(output, argument)
             used = max((end for _, end in self._ranges.of([(argument, ())])), default=0)
             makers = (each for each, _ in made if self._ranges.times.get(each) == begin)
             if used > begin or (
                 used == begin and not all(may_overwrite(each, {argument}) for each in makers)
             ):
+                copied = True
                 apart.append(Tenant(allocation.index, 0, allocation.size, begin, used, tenants[0].value))
         before, with_others = _size(self._tenants), _size([*self._tenants, *apart])
         if before is None or with_others is None:
             return None
-        return max(0, min(most, freed - (with_others - before)))
+        freed = max(0, min(most, freed - (with_others - before)))
+        return None if freed == most and copied else freed
 
-    def _outputs(self) -> Iterator[tuple[Shape, Any, list[Position]]]:
-        """The outputs that are made, in order: shape, allocation, and where the value is, empty if that is not known."""
+    def _outputs(self) -> Iterator[tuple[Instruction, Any, list[Position]]]:
+        """The outputs that are made, in order: each with its allocation and where the value is, empty if not known."""
         places: dict[Position, tuple[Any, list[Position]]] = {}
         for allocation in self._allocations[OUTPUT]:
             for each in allocation.assigned:
@@ -196,7 +200,7 @@ class Assignment:
         for end in root.operands if root.opcode == "tuple" else (root,):
             defined = defined_at(end)
             if defined[0].opcode not in ("parameter", "constant"):
-                yield (end.shape, *places.get(defined, (None, [])))
+                yield (end, *places.get(defined, (None, [])))
 
     def _named(self, number: int, size: int, kind: str) -> Assigned | None:
         """The buffer of a value, and of those that take its place in turn."""

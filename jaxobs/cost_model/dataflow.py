@@ -92,6 +92,14 @@ class LiveRanges:
                 waiting += new
         return end
 
+    def follows_uses(self, output: Instruction, argument: Instruction) -> bool:
+        """Whether an output depends on all uses of an argument, _MAX_STEPS back: else a donated one is copied."""
+        reached = [output]
+        for each in reached:
+            if len(reached) <= _MAX_STEPS:
+                reached += each.operands
+        return set(reached).issuperset(self._users[argument])
+
     def used_but_in_loops(self, made: Position) -> bool:
         """Whether anything but a loop uses a value, or a copy of it, in the computation that makes it."""
         waiting = [made]
