@@ -28,7 +28,7 @@ NUMBERS: Final = re.compile(r"\d+")
 """Scopes are numbered where layers are: `block_7/attention`, Flax's `Dense_3`."""
 
 AUTOTUNED: Final = re.compile(
-    rb'"(?:selected_algorithm|triton_gemm_config|plan_id|cudnn_conv_backend_config)"|"__triton_nested_fusion_gemm"'
+    rb'"(?:selected_algorithm|triton_gemm_config|plan_id|cudnn_conv_backend_config)"|"__triton_nested_gemm_fusion"'
 )
 """Marks, in XLA's configurations for GPUs, of an operation whose kernel autotuning chooses where it is on
 (``xla/service/gpu/backend_configs.proto``): cuBLAS's algorithm, Triton's tiles, cuDNN's plan. JAX itself sets that of
@@ -65,19 +65,15 @@ def contents_of(module: Module, provenance: Provenance) -> Contents:
             if instruction.opcode in ("custom-call", "fusion"):
                 autotuned += AUTOTUNED.search(instruction.backend_config) is not None
         elif instruction.opcode == "constant" and instruction.shape.bytes >= MIN_CONSTANT_BYTES:
-            constants.append(_constant(instruction, provenance))
+            # It has the line of what uses it, as it has none of its own.
+            shape, line = instruction.shape, provenance.served(instruction).source
+            constants.append(Constant(shape.type.name, shape.dimensions, shape.bytes, line))
     stacks: defaultdict[Stack, Counter[tuple[str, str]]] = defaultdict(Counter)
     for key, instruction in examples.items():
         origin = provenance.noted(instruction)
         stacks[origin.stack][NUMBERS.sub("", origin.operation_name), instruction.opcode] += found[key]
     unrolled = figure(unrolled_loop(stacks), f"no unrolled loop has {rough_percent(MIN_SHARE)} of it")
     return Contents(Figure(found.total()), unrolled, largest(constants), Figure(autotuned))
-
-
-def _constant(instruction: Instruction, provenance: Provenance) -> Constant:
-    """A constant, with the line of what uses it, as it has none of its own."""
-    shape, line = instruction.shape, provenance.served(instruction).source
-    return Constant(shape.type.name, shape.dimensions, shape.bytes, line)
 
 
 def unrolled_loop(stacks: Mapping[Stack, Counter[tuple[str, str]]]) -> Unrolled | None:

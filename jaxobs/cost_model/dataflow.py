@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
-from jaxobs.cost_model.hlo.instructions import CONTROL, Computation, HloDecodeError, Instruction, Module
+from jaxobs.cost_model.hlo.instructions import (
+    CONTROL,
+    Computation,
+    HloDecodeError,
+    Instruction,
+    Module,
+    backwards,
+)
 
 MOVES: Final = frozenset(("bitcast", "copy", "reshape", "transpose", "copy-start", "copy-done"))
 """Opcodes whose result holds their operand's values, in another place or order."""
@@ -94,11 +102,7 @@ class LiveRanges:
 
     def follows_uses(self, output: Instruction, argument: Instruction) -> bool:
         """Whether an output depends on all uses of an argument, _MAX_STEPS back: else a donated one is copied."""
-        reached = [output]
-        for each in reached:
-            if len(reached) <= _MAX_STEPS:
-                reached += each.operands
-        return set(reached).issuperset(self._users[argument])
+        return set(islice(backwards(output), _MAX_STEPS)).issuperset(self._users[argument])
 
     def used_but_in_loops(self, made: Position) -> bool:
         """Whether anything but a loop uses a value, or a copy of it, in the computation that makes it."""

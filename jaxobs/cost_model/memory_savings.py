@@ -47,7 +47,8 @@ def _rematerialisation(
     which are computed anew. Else it is not known which of them stay, but the largest is made again.
     """
     kept = [each for each in buffers if each.buffer.kind == TEMPORARY and each.buffer.autodiff == FORWARD]
-    if not kept or not _has_backward(module):
+    every = instructions_of(module.computations)
+    if not kept or not any(b"transpose(" in each.message.metadata for each in every):
         return
     stacked: defaultdict[Instruction, list[Assigned]] = defaultdict(list)
     for each in kept:
@@ -74,10 +75,6 @@ def _rematerialisation(
 
 def _size(buffers: Iterable[Assigned]) -> int:
     return sum(each.buffer.bytes for each in buffers)
-
-
-def _has_backward(module: Module) -> bool:
-    return any(b"transpose(" in each.message.metadata for each in instructions_of(module.computations))
 
 
 def _carried(loop: Instruction) -> int:

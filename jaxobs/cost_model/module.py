@@ -196,8 +196,7 @@ def donatable_bytes(module: Module) -> float:
     """
     filled = {tuple(entry.output_shape_index) for entry in module.message.input_output_alias.entries}
     root = module.entry.root.shape
-    outputs = root.parts or (root,)
-    free = [shape for index, shape in enumerate(outputs) if not {(), (index,)} & filled]
+    free = [shape for index, shape in enumerate(root.parts or (root,)) if not {(), (index,)} & filled]
     both = _kinds(free) & _kinds(each.shape for each in undonated(module))
     return float(sum(amount * count for (_, _, amount), count in both.items()))
 

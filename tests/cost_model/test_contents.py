@@ -223,7 +223,7 @@ def test_what_a_gpus_compiler_chose_by_trying_is_counted(text_proto: Callable[[s
       j = bf16[4,16]{1,0} fusion(i), kind=kCustom, calls=f,
         backend_config={"fusion_backend_config":{"kind":"__triton_gemm","triton_gemm_config":{"block_m":"64"}}}
       k = bf16[4,16]{1,0} fusion(j), kind=kCustom, calls=g,
-        backend_config={"fusion_backend_config":{"kind":"__triton_nested_fusion_gemm"}}
+        backend_config={"fusion_backend_config":{"kind":"__triton_nested_gemm_fusion"}}
       ROOT l = bf16[4,16]{1,0} fusion(k), kind=kCustom, calls=h,
         backend_config={"fusion_backend_config":{"kind":"__triton","block_level_fusion_config":{"num_warps":"4"}}}
     }"""

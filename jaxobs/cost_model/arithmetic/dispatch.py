@@ -78,9 +78,7 @@ APPLICATIONS: Final[dict[str, Callable[[Instruction], float]]] = {
     "select-and-scatter": lambda one: one.operand(1).shape.elements,  # of the source; selecting only compares
     "map": lambda one: one.shape.elements,
     "sort": _sort,
-    "all-reduce": _collective_reduction,
-    "all-reduce-start": _collective_reduction,
-    "reduce-scatter": _collective_reduction,
+    **dict.fromkeys(("all-reduce", "all-reduce-start", "reduce-scatter"), _collective_reduction),
 }
 """Counts by opcode. The computation applied is the first one called, or for select-and-scatter the second."""
 

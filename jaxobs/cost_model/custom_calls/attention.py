@@ -80,14 +80,13 @@ def cudnn(call: CustomCall) -> Cost | None:
         return None
     batch, heads, queries, keys = (int(size) for size in scores)
     mask = str(configuration.get("mask_type", "NO_MASK"))
-    causal = mask.endswith("CAUSAL") or configuration.get("is_causal_mask") is True
     attention = Attention(
         heads=batch * heads,
         queries=queries,
         keys=keys,
         head_size=call.operands[0].dimensions[-1],
         value_size=call.operands[2].dimensions[-1],
-        causal=causal,
+        causal=mask.endswith("CAUSAL") or configuration.get("is_causal_mask") is True,
         window=int(configuration.get("sliding_window_length", 0)),
         padded="PADDING" in mask,
     )

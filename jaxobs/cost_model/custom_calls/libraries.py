@@ -5,7 +5,7 @@ And for calls without floating arithmetic: selection, sorting, padding, placemen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from jaxobs.cost_model.arithmetic.products import (
@@ -59,32 +59,33 @@ def _shared(numbers: Mapping[str, Any]) -> list[int]:
     return [int(number) for dimensions in kinds for number in dimensions]
 
 
+def _product(call: CustomCall, shared: Sequence[int], groups: Sequence[int] = ()) -> Cost | None:
+    """The cost of a product of the first two operands, in the wider of their types; None if it has no FLOPs."""
+    left, right = call.operands[:2]
+    flops = multiply_add_flops(left, right) * dot_multiply_adds(left, right, shared, groups)
+    wider = max((left, right), key=lambda side: side.type.bits)
+    return call.matrix(flops, of=wider) if flops else None
+
+
 def grouped_gemm(call: CustomCall) -> Cost | None:
     """The cost of a ragged product in hipBLASLt. Operands: the two sides, and the sizes of the groups."""
-    configuration = call.configuration.get("grouped_gemm_backend_config", {})
-    numbers = configuration.get("ragged_dot_dimension_numbers")
+    numbers = call.configuration.get("grouped_gemm_backend_config", {}).get("ragged_dot_dimension_numbers")
     if numbers is None or len(call.operands) < 2:
         return None
-    left, right = call.operands[:2]
     groups = [int(number) for number in numbers.get("rhs_group_dimensions", ())]
-    multiply_adds = dot_multiply_adds(left, right, _shared(numbers.get("dot_dimension_numbers", {})), groups)
-    flops = multiply_add_flops(left, right) * multiply_adds
-    return call.matrix(flops, of=left) if flops else None
+    return _product(call, _shared(numbers.get("dot_dimension_numbers", {})), groups)
 
 
 def onednn_matmul(call: CustomCall) -> Cost | None:
     """The cost of a oneDNN product, over the left's last dimension unless that is transposed."""
-    configuration = call.configuration.get("onednn_matmul_config", {})
     if len(call.operands) < 2:
         return None
     left, right = call.operands[:2]
     rank = len(left.dimensions)
     if rank < 2 or len(right.dimensions) != rank:
         return None
-    contracted = rank - 2 if configuration.get("transpose_a") else rank - 1
-    multiply_adds = dot_multiply_adds(left, right, [*range(rank - 2), contracted])
-    flops = multiply_add_flops(left, right) * multiply_adds
-    return call.matrix(flops, of=left) if flops else None
+    transposed = call.configuration.get("onednn_matmul_config", {}).get("transpose_a")
+    return _product(call, [*range(rank - 2), rank - 2 if transposed else rank - 1])
 
 
 def block_scaled_dot(call: CustomCall) -> Cost | None:
@@ -95,11 +96,8 @@ def block_scaled_dot(call: CustomCall) -> Cost | None:
     """
     if len(call.operands) < 4 or len(call.operands[0].dimensions) not in (2, 3):
         return None
-    left, right = call.operands[:2]
-    rank = len(left.dimensions)
-    multiply_adds = dot_multiply_adds(left, right, [*range(rank - 2), rank - 1])
-    wider = max((left, right), key=lambda side: side.type.bits)
-    return call.matrix(multiply_add_flops(left, right) * multiply_adds, of=wider)
+    rank = len(call.operands[0].dimensions)
+    return _product(call, [*range(rank - 2), rank - 1])
 
 
 def cumulative_sum(call: CustomCall) -> Cost:
@@ -166,16 +164,13 @@ MOVEMENTS: Final = (
 """Targets of calls that compare, or do integer work: no FLOPs."""
 
 RULES: Final[dict[str, Rule]] = {
-    "__cudnn$blockScaledDot": block_scaled_dot,
-    "__op$block_scaled_dot": block_scaled_dot,
-    "__cublas$gemm": gemm,
-    "__cublas$lt$matmul": gemm,
-    "__cublas$lt$matmul$f8": gemm,
-    "__cublas$lt$matmul$mx": block_scaled_dot,
+    **dict.fromkeys(("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8"), gemm),
+    **dict.fromkeys(
+        ("__cublas$lt$matmul$mx", "__cudnn$blockScaledDot", "__op$block_scaled_dot"), block_scaled_dot
+    ),
     "__cublas$lt$groupedMatmul": grouped_gemm,
     "__onednn$matmul": onednn_matmul,
-    "__cudnn$convForward": convolution(0, 1, 2),
-    "__cudnn$convForwardGraph": convolution(0, 1, 2),
+    **dict.fromkeys(("__cudnn$convForward", "__cudnn$convForwardGraph"), convolution(0, 1, 2)),
     "__cudnn$convBiasActivationForward": convolution(0, 1, 2, biased=True),
     "__cudnn$convBackwardInput": convolution(2, 1, 0),
     "__cudnn$convBackwardFilter": convolution(0, 2, 1),

@@ -255,6 +255,16 @@ def instructions_of(computations: Iterable[Computation]) -> Iterator[Instruction
     return chain.from_iterable(each.instructions for each in computations)
 
 
+def backwards(root: Instruction) -> Iterator[Instruction]:
+    """An instruction and those that it needs, the nearest first."""
+    found, known = [root], {root}
+    for instruction in found:  # which grows
+        yield instruction
+        new = [operand for operand in instruction.operands if operand not in known]
+        known.update(new)
+        found += new
+
+
 class Module:
     """A decoded module; ``computations`` are in no particular order.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from jaxobs.cost_model.hlo.instructions import Computation, Instruction, Module
+from jaxobs.cost_model.hlo.instructions import Computation, Instruction, Module, backwards
 from jaxobs.model.cost import BACKWARD, FORWARD, REMATERIALIZED, Frame
 from jaxobs.model.source_files import is_installed
 from jaxobs.proto.messages import MetadataMessage
@@ -96,16 +96,6 @@ class Origin(NamedTuple):
 NOWHERE: Final = Origin("", "", "", (), "")
 
 
-def _backwards(root: Instruction) -> Iterator[Instruction]:
-    """An instruction and those that it needs, the nearest first."""
-    found, known = [root], {root}
-    for instruction in found:  # which grows
-        yield instruction
-        new = [operand for operand in instruction.operands if operand not in known]
-        known.update(new)
-        found += new
-
-
 class Provenance:
     """The operation names, source lines and call stacks of a module's instructions."""
 
@@ -126,7 +116,7 @@ class Provenance:
         own = self.noted(instruction)
         if own.source or instruction.opcode != "fusion" or not instruction.called:
             return own
-        inside = map(self.noted, _backwards(instruction.called[0].root))
+        inside = map(self.noted, backwards(instruction.called[0].root))
         return next((origin for origin in inside if origin.source), own)
 
     def served(self, instruction: Instruction) -> Origin:
