@@ -24,6 +24,9 @@ DOCUMENT_KEYS: Final = (
 MIN_SHARE: Final = 0.02
 """Share below which a main thread line is not shown: with some hundred samples it is known to two to four points."""
 
+LONG_COMPILING: Final = 3.0
+"""Sampled seconds from which on compiling at a line is shown: twice the longest time that one sample stands for."""
+
 DEVICE_ACTIVITIES: Final = frozenset({DEVICE, DISPATCH, COMPILE})
 """Activities in which the main thread waits for the device, dispatches to it, or compiles."""
 
@@ -131,19 +134,14 @@ def main_thread_lines(document: Document) -> list[str]:
     return [f"{name} {rough_percent(share)}" for name, share in main_thread_shares(document)]
 
 
-def compiling_lines(document: Document) -> list[str]:
-    """Shares of the samples in which the main thread traced, lowered or compiled, by line, the largest first, in words.
-
-    No seconds: a compile's few samples may stand for far more than it took, which is known exactly.
-    """
-    rows = document.get("host_lines") or ()
-    least = MIN_SHARE * sum(float(row["seconds"]) for row in rows)
+def compiling_lines(document: Document) -> list[tuple[str, float]]:
+    """The lines at which the main thread traced, lowered or compiled for long, with the seconds, the longest first."""
     spent: dict[str, float] = {}
-    for row in rows:
+    for row in document.get("host_lines") or ():
         if row["activity"] == COMPILE:
             spent[row["line"]] = spent.get(row["line"], 0.0) + float(row["seconds"])
-    ranked, whole = sorted(spent.items(), key=lambda pair: -pair[1]), sum(spent.values())
-    return [f"{rough_percent(part / whole)} of compiling at {line}" for line, part in ranked if part > least]
+    ranked = sorted(spent.items(), key=lambda pair: -pair[1])
+    return [(line, took) for line, took in ranked if took >= LONG_COMPILING]
 
 
 def waiting_for_device(document: Document) -> float:

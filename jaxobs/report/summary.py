@@ -255,7 +255,8 @@ def _main_thread(whose: str, document: Document) -> Iterator[str]:
     lines = main_thread_lines(document)[:MAX_LINES]
     waits = waiting_for_device(document)
     lines += [f"waiting for the device {rough_percent(waits)}"] if waits >= MIN_SHARE else []
-    lines += compiling_lines(document)[:MAX_LINES]
+    compiled = compiling_lines(document)[:MAX_LINES]
+    lines += [f"{duration(spent)} compiling at {line}" for line, spent in compiled]
     if lines:
         idle = document.get("device_idle")
         beside = "" if idle is None else f"device idle {rough_percent(idle)}; "
