@@ -140,8 +140,7 @@ def compiling_lines(document: Document) -> list[tuple[str, float]]:
     for row in document.get("host_lines") or ():
         if row["activity"] == COMPILE:
             spent[row["line"]] = spent.get(row["line"], 0.0) + float(row["seconds"])
-    ranked = sorted(spent.items(), key=lambda pair: -pair[1])
-    return [(line, took) for line, took in ranked if took >= LONG_COMPILING]
+    return sorted((one for one in spent.items() if one[1] >= LONG_COMPILING), key=lambda one: -one[1])
 
 
 def waiting_for_device(document: Document) -> float:

@@ -94,6 +94,17 @@ def test_a_first_step_of_an_hour_is_waited_for_and_goodput_says_so_meanwhile() -
     assert passing(fold, 3_619.0, 3_620.0)["productive"] == pytest.approx(3_599.0)
 
 
+def test_of_a_long_phase_under_way_goodput_says_that_it_is_not_charged_yet() -> None:
+    """It stood still for as long as an evaluation lasted, and did not say so."""
+    fold = applied(new_fold(), [*(step(number, 1.0 + number, 2.0 + number) for number in range(100))])
+    applied(fold, [LoopEnded("train", at(101.0), 0), PhaseStarted("evaluation", None, at(101.0))])
+    reasons = [fold.snapshot(at(moment)).document["process"]["goodput_reason"] for moment in (105.0, 161.0)]
+    assert reasons[0] is None
+    assert reasons[1].startswith(
+        "what the last 60 s went into is known once the step, compile, phase or loop"
+    )
+
+
 def test_a_phase_around_a_loop_holds_nothing_back() -> None:
     fold = applied(new_fold(), [PhaseStarted("training", None, at(0.5)), LoopEntered("train", at(1.0))])
     applied(fold, [step(number, 1.0 + number, 2.0 + number) for number in range(100)])

@@ -41,6 +41,9 @@ TOO_SHORT = "less than two seconds of steps were seen, in less than a minute"
 
 UNDER_WAY = "what the last {} went into is known once the step, compile, phase or loop under way has ended"
 
+HELD_BACK = 0.1
+"""Part of the time charged above which what is not charged yet is told: by so much goodput may be off."""
+
 TURNED_AWAY = (
     "without the time in `{}` and any other function that repeats but the first eight: mark its loop"
 )
@@ -264,7 +267,9 @@ class RunTime:
         call that may yet turn out to be a loop's; such calls hold the charging back for `MAX_GAP` at most.
         `stands_still`: a loop hangs.
         """
-        observed_at, now = now, self._reported_until(now)
+        observed_at = now
+        if self._heard_until is not None and not self._is_over and now - self._heard_until <= MAX_GAP:
+            now = min(now, self._heard_until)
         under_way = [(phase.phase, at) for at, phase in self._open_phases.items() if phase.inside is None]
         under_way += [("compile", compiling_since)] if compiling_since is not None else []
         held = [since for _, since in under_way if self._holds(since, now)]
@@ -301,11 +306,6 @@ class RunTime:
             word: max(self._charged[word], amount - over[word] * kept) for word, amount in known.items()
         }
 
-    def _reported_until(self, now: int) -> int:
-        if self._heard_until is not None and not self._is_over and now - self._heard_until <= MAX_GAP:
-            return min(now, self._heard_until)
-        return now
-
     def goodput(self, turned_away: str | None = None) -> Figure[float]:
         """The productive share of the time charged; absent where too little is known of what was productive.
 
@@ -313,6 +313,7 @@ class RunTime:
         """
         total = sum(self.seconds.values())
         steps = sum(self.seconds[word] for word in OF_LOOPS if word != "compile")
+        under_way = UNDER_WAY.format(duration(self._ahead))
         if self._lost > MAX_LOST:
             return Figure(None, DROPPED.format(percent(self._lost)))
         if steps < ENOUGH_SECONDS:
@@ -321,9 +322,10 @@ class RunTime:
             if steps + self._ahead < ENOUGH_SECONDS and total + self._ahead < seconds(MAX_GAP):
                 return Figure(None, TOO_SHORT)
             if self._ahead > 0:
-                return Figure(None, UNDER_WAY.format(duration(self._ahead)))
+                return Figure(None, under_way)
         since = None if self._counts_begin is None else AGENT_LOST.format(duration(self._counts_begin))
         since = since or (turned_away and TURNED_AWAY.format(turned_away))
+        since = since or (under_way if self._ahead > HELD_BACK * total else None)
         return Figure(self.seconds["productive"] / total, since)
 
     def _holds(self, since: int, now: int) -> bool:
