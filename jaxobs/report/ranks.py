@@ -237,8 +237,11 @@ def _beyond_others(values: Sequence[float | None]) -> list[float]:
 
 
 def _known(shares: Mapping[str, float], loop: Mapping[str, Any]) -> dict[str, float]:
-    """Shares of a loop's time without that of communication, where no profiler window has shown any yet."""
-    seen = loop.get("profile") or shares.get("communication")
+    """Shares of a loop's time without that of communication, where no profiler window has shown any yet.
+
+    One that met no whole step shows none either: most of the loop's time is not known then.
+    """
+    seen = shares.get("communication") or (loop.get("profile") and shares.get("unknown", 0.0) < 1 / 2)
     return {name: share for name, share in shares.items() if seen or name != "communication"}
 
 

@@ -42,6 +42,13 @@ def test_one_that_takes_a_tenth_longer_lags_among_few_ranks_as_among_many(count)
     assert rows[0]["lag"] == pytest.approx(0.09)
 
 
+def test_windows_that_met_no_whole_step_do_not_tell_that_a_rank_waits_for_nobody():
+    """The others seemed to wait for less than the one they waited for, of which a window had met steps."""
+    ranks = [observed(rank, communication=0.0, input=0.1, compute=0.0, unknown=0.9) for rank in range(3)]
+    ranks.append(observed(3, communication=0.08, input=0.92, compute=0.0))
+    assert [row["lags"] for row in rank_rows(ranks)] == [False, False, False, True]
+
+
 def test_it_is_said_through_what_a_rank_lags_and_what_it_cost_since_the_start():
     usual = {"communication": 0.4, "input": 0.1, "compute": 0.5}
     ranks = [observed(rank, **usual) for rank in range(3)]
