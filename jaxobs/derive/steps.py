@@ -142,7 +142,8 @@ def grouped(rows: StepRows) -> Iterator[Steps]:
         return
     count = len(rows) // ROW_LENGTH
     loops, steps, threads = rows[0::ROW_LENGTH], rows[1::ROW_LENGTH], rows[9::ROW_LENGTH]
-    if loops.count(loops[0]) == threads.count(threads[0]) == count and _is_range(steps):
+    is_range = steps == list(range(steps[0], steps[0] + count))
+    if is_range and loops.count(loops[0]) == threads.count(threads[0]) == count:
         yield Steps(rows)
         return
     # A step number that does not follow the one before it begins a new group.
@@ -172,10 +173,6 @@ def _total(amounts: Sequence[float | None]) -> float | None:
 
 def _tuple(ran: object) -> tuple[int, ...]:
     return ran if isinstance(ran, tuple) else (ran,) if isinstance(ran, int) and ran else ()
-
-
-def _is_range(numbers: Sequence[int]) -> bool:
-    return list(numbers) == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 class StepLog:
