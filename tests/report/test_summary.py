@@ -167,18 +167,15 @@ def test_a_sentence_says_of_each_loop_what_limits_it_and_of_the_longest_what_was
     assert sum("compiling" in line for line in lines) == 1
 
 
-def test_where_it_compiled_for_long_is_told_and_of_less_not_as_a_sample_may_stand_for_more_than_a_compile() -> (
-    None
-):
+def test_compiles_are_told_by_line_where_they_take_long_as_a_sample_may_stand_for_more_than_one() -> None:
     document = copy.deepcopy(DOCUMENT)
     rows = [("train.py:9 main", 2.5), ("train.py:9 main", 7.5), ("train.py:7 main", 0.4)]
     document["loops"]["train"]["host_lines"] = [
         {"line": where, "waits_in": "", "activity": "compile", "seconds": seconds, "share": 0.0}
         for where, seconds in rows
     ]
-    assert (
-        "  host lines of train: 10 s compiling at train.py:9 main" in render(document, width=200).splitlines()
-    )
+    told = render(document, width=200).splitlines()
+    assert "  host lines of train: 10 s compiling at train.py:9 main" in told
 
 
 def test_where_no_loop_was_found_it_is_said_how_one_is() -> None:
