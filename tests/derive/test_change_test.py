@@ -97,14 +97,6 @@ def test_noise_alone_is_no_change_however_its_neighbours_are_correlated(correlat
         assert changes(noise(1_000, 0.03, seed, correlation)) == []
 
 
-@pytest.mark.parametrize("share", [0.5, 0.4, 0.3])
-def test_steps_of_two_kinds_that_take_turns_by_chance_are_no_change(share: float) -> None:
-    """As of batches that are padded to one of two lengths, each of which takes very much the same time."""
-    drawn = random.Random(2)
-    values = [value + 0.26 * (drawn.random() < share) for value in noise(1_000, 0.003, 1)]
-    assert changes(values) == []
-
-
 def test_a_slow_drift_is_followed() -> None:
     assert changes([value + 0.1 * place / 1_000 for place, value in enumerate(noise(1_000, 0.01, 3))]) == []
 

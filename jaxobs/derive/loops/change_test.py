@@ -33,10 +33,6 @@ CLIPPED: Final = 3.0
 """Standard deviations (by the median absolute deviation, which is 0.6745 of one) from the median at which values of the
 reference are clipped, so that one disturbed value does not hide a change from then on."""
 
-DISTURBED: Final = 0.1
-"""Share of the values, at each end, that are clipped at most: where more lie there, as of a loop that has steps of two
-kinds, they are no disturbance."""
-
 MAX_CORRELATION: Final = 0.95
 """Largest correlation of neighbours that is assumed: with 1 nothing would be known of the mean."""
 
@@ -182,11 +178,10 @@ def _settled(before: Iterable[float]) -> list[float]:
 
 
 def _clipped(values: Sequence[float] | deque[float]) -> list[float]:
-    """The values, none farther from their median than CLIPPED deviations, unless more than DISTURBED of them are."""
-    ordered, middle, ends = sorted(values), statistics.median(values), int(DISTURBED * len(values))
+    """The values, none farther from their median than CLIPPED deviations."""
+    middle = statistics.median(values)
     room = CLIPPED * statistics.median(abs(value - middle) for value in values) / 0.6745
-    low, high = min(ordered[ends], middle - room), max(ordered[-1 - ends], middle + room)
-    return [min(max(value, low), high) for value in values]
+    return [min(max(value, middle - room), middle + room) for value in values]
 
 
 def _deviation(values: Sequence[float]) -> float:
