@@ -3,8 +3,9 @@
     .venv/bin/python -m benchmarks.fail_slow [--hours 1000] [--seconds 60]
 
 Records what a step of short trainings takes here, second by second: one that computes, one that mostly waits for its
-input, one that mostly waits, as for an accelerator, with some work of its host. Runs are made up of pieces of these,
-drawn at random, with a drift after the start, bursts, checkpoints, evaluations that are marked and some that are not.
+input, one that mostly waits, as for an accelerator, with some work of its host, and one whose batches have two lengths.
+Runs are made up of pieces of these, drawn at random, with a drift after the start, bursts, checkpoints, evaluations that
+are marked and some that are not.
 Those with a slowdown go as events through all that the agent derives, steady ones as stretches through what tests
 them, as fast as it takes them. Exit status 1 where there are more false alarms than one in a thousand hours, or a
 slowdown of five times the noise or more is not found, dated or explained.
@@ -34,7 +35,7 @@ from jaxobs.model.events import LoopEntered, MainThreadSampled, StepCompleted, S
 from tests.derive.made_up import at, new_fold, step, waits
 
 PROGRAM: Final = """
-import sys, time, jax, jax.numpy as jnp
+import json, random, sys, time, jax, jax.numpy as jnp
 what, seconds = sys.argv[1], float(sys.argv[2])
 turns = 20 if what == "compute" else 2
 step = jax.jit(lambda x: jax.lax.fori_loop(0, turns, lambda _, x: jnp.tanh(x @ x), x))
@@ -43,11 +44,15 @@ took, begin = [], time.perf_counter()
 while (start := time.perf_counter()) - begin < seconds:
     if what == "input": time.sleep(0.08)
     if what == "host": time.sleep(0.06); sum(range(300_000))
+    if what == "lengths": time.sleep(random.choice((0.2, 0.6)))
     x = step(x).block_until_ready()
     took.append(time.perf_counter() - start)
-import json; print(json.dumps(took))
+print(json.dumps(took))
 """
 KINDS: Final = ("compute", "input", "host")
+STEADY: Final = (*KINDS, "lengths")
+"""With batches of two lengths steps are no noise about one level: nothing is asked of when such a run became slower."""
+
 STEP: Final = 0.25
 """Seconds of a step of the runs that are made up."""
 
@@ -205,7 +210,7 @@ def false_alarms(noises: Mapping[str, Sequence[float]], hours: float) -> Iterato
 def injected(noises: Mapping[str, Sequence[float]], count: int) -> Iterator[tuple[str, list[Figure]]]:
     """Slowdowns of each size and part in turn, somewhere between the fifth and the thirtieth minute."""
     for case in range(count):
-        kind = list(noises)[case % len(noises)]
+        kind = KINDS[case % len(KINDS)]
         at = random.Random(case).uniform(300, 1800)
         slow = Slow(at, FACTORS[case // 3 % 3], list(PARTS)[(case + case // 9) % 3])
         run = Run(noises[kind], case, slow, waits=case % 2 == 0)
@@ -245,7 +250,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="that are recorded of each kind of noise")
     options = parser.parse_args()
     table = Table()
-    noises = {kind: recorded(kind, options.seconds) for kind in KINDS}
+    noises = {kind: recorded(kind, options.seconds) for kind in STEADY}
     for kind, noise in noises.items():
         said = f"{len(noise)} seconds recorded"
         table.add(f"noise of {kind}", [Figure("deviation of 10 s medians", noise_of(noise), note=said)])

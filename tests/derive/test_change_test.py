@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxobs.derive.loops.change_test import MIN_REFERENCE, Changed, ChangeTest, _limit
@@ -77,6 +77,34 @@ def test_what_passes_before_it_lasts_is_no_change(seed: int, at: int, long: int,
     for place in range(at, at + long):
         values[place] += size
     assert changes(values) == []
+
+
+def taking_turns(count: int, share: float, apart: float, seed: int) -> list[float]:
+    """Values of two levels, of which the higher one has that share."""
+    drawn = random.Random(seed)
+    return [value + apart * (drawn.random() < share) for value in noise(count, 0.005, seed)]
+
+
+@given(st.integers(0, 1000), st.floats(0.05, 0.95), st.floats(0.05, 1.0))
+@settings(max_examples=30)
+def test_two_levels_that_take_turns_are_no_change(seed: int, share: float, apart: float) -> None:
+    """As of batches that are padded to two lengths: the rarer one is no disturbance."""
+    assert changes(taking_turns(300, share, apart, seed)) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_becomes_slower_while_two_levels_take_turns_is_found(seed: int) -> None:
+    found = changes(shifted(taking_turns(200, 0.3, 0.4, seed), 150, 0.3))
+    assert [count > 150 for count, _ in found] == [True]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_change_is_found_soon_though_a_tenth_of_the_values_is_disturbed(seed: int) -> None:
+    values = shifted(taking_turns(100, 0.1, 0.4, seed), 80, 0.26)
+    (count, changed), *others = changes(values)
+    assert not others
+    assert 80 < count <= 95
+    assert changed.after - changed.before == pytest.approx(0.26, abs=0.1)
 
 
 def test_a_level_that_comes_back_is_found_though_the_new_one_was_hardly_known() -> None:

@@ -8,7 +8,9 @@ tabular CUSUM chart for autocorrelated data, IIE Transactions 39, 2007, equation
 
     values to a false alarm = V / (2 k²) · (exp(z) - 1 - z),   z = 2 k (h + 1.166 √V) / V
 
-Mean and V are those of the values before the sum last left 0, so they follow a level that drifts.
+Mean and V are those of the values before the sum last left 0, so they follow a level that drifts. V knows of one level
+with noise about it: where two take turns, as with batches of two lengths, the limit is passed too soon. So a change must
+also lie where too few of the values before it did, whatever their distribution.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import mul
 from typing import Final, NamedTuple
 
@@ -62,10 +64,19 @@ class _Reference(NamedTuple):
     """What is known of the values before a change: mean, reference value and limit of the sum."""
 
     mean: float
-    reach: float
-    """Values count as no farther from the mean than this."""
+    low: float
+    high: float
+    """Values count as no lower and no higher than these, those before a change and those that are tested."""
     allowance: float
     limit: float
+
+    def clipping(self, lasting: int) -> _Reference:
+        """Itself, clipping values so that none counts for more than its part of the fewest that make a change."""
+        reach = self.allowance + self.limit / lasting
+        return self._replace(low=self.mean - reach, high=self.mean + reach)
+
+    def counted(self, values: Iterable[float]) -> list[float]:
+        return [min(max(value, self.low), self.high) for value in values]
 
 
 class ChangeTest:
@@ -104,47 +115,69 @@ class ChangeTest:
             self._before.append(value)
             return None
         self._suspects.append(value)
-        away = min(max(value - known.mean, -known.reach), known.reach)
-        for side, excess in enumerate((away, -away)):
-            self._sums[side] = max(0.0, self._sums[side] + excess - known.allowance)
+        away = known.counted([value])[0] - known.mean
+        for side, sign in enumerate((1, -1)):
+            self._sums[side] = max(0.0, self._sums[side] + sign * away - known.allowance)
             self._since[side] = self._since[side] + 1 if self._sums[side] > 0 else 0
-            if self._sums[side] >= known.limit * (1 - ROUNDING) and self._since[side] >= lasting:
-                return self._changed(known, self._suspects[-self._since[side] :])
+            is_over = self._sums[side] >= known.limit * (1 - ROUNDING) and self._since[side] >= lasting
+            if is_over and (changed := self._changed(known, sign, self._since[side], false_alarms)):
+                return changed
         settled = len(self._suspects) - max(self._since)
         self._before.extend(self._suspects[:settled])
         del self._suspects[:settled]
         return None
 
-    def _changed(self, known: _Reference, values: Sequence[float]) -> Changed:
-        """The change at the value at which it is likeliest (Hinkley, Biometrika 57, 1970).
+    def _changed(self, known: _Reference, sign: int, since: int, false_alarms: float) -> Changed | None:
+        """The change at the value at which it is likeliest (Hinkley, Biometrika 57, 1970); None if it may be chance.
 
         The sum may have left 0 by chance before that.
         """
-        after = statistics.median(values)
-        middle = (known.mean + after) / 2
-        sign = 1.0 if after > known.mean else -1.0
-        excess, best, count = 0.0, 0.0, len(values)
+        values = self._suspects[-since:]
+        middle = (known.mean + statistics.fmean(_clipped(values))) / 2
+        excess, best, count = 0.0, 0.0, since
         for at, value in enumerate(reversed(values), 1):
             excess += sign * (value - middle)
             if excess >= best:
                 best, count = excess, at
         newest = values[-count:]
+        level, unsure = statistics.fmean(_clipped(newest)), known.limit / count
+        is_chance = _chance(self._before, newest, (known.mean + level) / 2, sign) > false_alarms
+        if is_chance and since < MAX_REFERENCE:
+            return None
         self._before.clear()
         self._before.extend(newest)
         self._suspects, self._sums, self._since = [], [0.0, 0.0], [0, 0]
-        level, unsure = statistics.fmean(_clipped(newest)), known.limit / count
-        reach, allowance = known.reach + unsure, known.allowance + unsure
-        self._meanwhile = known._replace(mean=level, reach=reach, allowance=allowance)
+        low, high = known.low - known.mean + level, known.high - known.mean + level
+        self._meanwhile = known._replace(
+            mean=level, low=low - unsure, high=high + unsure, allowance=known.allowance + unsure
+        )
         return Changed(count, known.mean, level)
 
     def _reference(self, false_alarms: float, lasting: int) -> _Reference:
-        """By the values before, as far as they count: what is summed and what it is held against are of one kind."""
+        """By the values before, as far as they count.
+
+        Where they are clipped follows from their noise, so it is found in two steps; their mean is that of values
+        clipped as those are that are summed, or the sum would drift.
+        """
         values = _settled(self._before)
-        rough = _bounds(_clipped(values), self._min_shift / 2, false_alarms)
-        reach = rough.allowance + rough.limit / lasting
-        counted = [min(max(value, rough.mean - reach), rough.mean + reach) for value in values]
-        known = _bounds(counted, self._min_shift / 2, false_alarms)
-        return known._replace(reach=known.allowance + known.limit / lasting)
+        known = _bounds(_clipped(values), self._min_shift / 2, false_alarms).clipping(lasting)
+        known = _bounds(known.counted(values), self._min_shift / 2, false_alarms).clipping(lasting)
+        return known._replace(mean=statistics.fmean(known.counted(values)))
+
+
+def _chance(before: Collection[float], after: Sequence[float], bound: float, sign: int) -> float:
+    """How likely so many values after a change lie beyond a bound, by how many before it do, if all are of one kind.
+
+    So the second of two levels that take turns is no change, nor is what is disturbed often. Before one value is known,
+    each share of them is equally likely to lie beyond the bound (Laplace's rule of succession, for several values).
+    """
+    among, count = len(before), len(after)
+    known, found = (sum(sign * (value - bound) > 0 for value in values) for values in (before, after))
+    ways = sum(
+        math.comb(among, known) * math.comb(count, each) / math.comb(among + count, known + each)
+        for each in range(found, count + 1)
+    )
+    return ways * (among + 1) / (among + count + 1)
 
 
 def _bounds(values: Sequence[float], least: float, false_alarms: float) -> _Reference:
@@ -156,10 +189,10 @@ def _bounds(values: Sequence[float], least: float, false_alarms: float) -> _Refe
     """
     mean, deviation = sum(values) / len(values), _deviation(values) * (1 + 1 / math.sqrt(2 * len(values)))
     if deviation < least / 100:
-        return _Reference(mean, least, least, least)
+        return _Reference(mean, mean, mean, least, least)
     allowance = max(deviation / 2, least)
     limit = deviation * _limit(allowance / deviation, 1 / false_alarms)
-    return _Reference(mean, 0.0, allowance + limit / len(values), max(limit, least))
+    return _Reference(mean, mean, mean, allowance + limit / len(values), max(limit, least))
 
 
 def _settled(before: Iterable[float]) -> list[float]:
