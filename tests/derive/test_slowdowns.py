@@ -45,6 +45,7 @@ class Training:
         *,
         checkpoint: float = 0.0,
         sampled: bool = True,
+        run: int = 7,
     ) -> None:
         """Train for so long with these parts of a step instead of those of before."""
         spent, until = {**BEFORE, **(parts or {})}, self.now + seconds
@@ -52,7 +53,7 @@ class Training:
         while self.now < until:
             end = self.now + length
             made = step(
-                self.steps, self.now, end, wait=spent["marked_input"], checkpoint=checkpoint, runs=(7,)
+                self.steps, self.now, end, wait=spent["marked_input"], checkpoint=checkpoint, runs=(run,)
             )
             self.fold.apply(made)
             if sampled:
@@ -253,6 +254,17 @@ def test_with_a_rate_of_zero_nothing_is_tested(training: Training) -> None:
     training.fold.slowdowns.alarms_per_hour = 0.0
     training.train(110, {"device": 0.7})
     assert training.told() == []
+
+
+def test_batches_of_another_length_are_told_once_and_not_again_when_they_come_back(
+    training: Training,
+) -> None:
+    for _ in range(3):
+        training.train(120, {"device": 0.5}, run=8)
+        training.train(300)
+    assert [slow["step_seconds"] for slow in training.told()] == [pytest.approx(0.8)]
+    training.train(120, {"device": 0.7}, run=8)
+    assert [slow["step_seconds"] for slow in training.told()] == [pytest.approx(0.8), pytest.approx(1.0)]
 
 
 def test_steps_of_half_a_minute_are_found_too() -> None:

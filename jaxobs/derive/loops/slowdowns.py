@@ -67,6 +67,10 @@ class State(NamedTuple):
     memory: Mapping[str, float] = {}
 
 
+_Blocks = Sequence[tuple[Block, State]]
+"""Blocks with the state at the end of each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Slowdown:
     """A loop that takes longer for a step since `began`, or did until `ended`. Times are monotonic nanoseconds."""
@@ -183,6 +187,8 @@ class Slowdowns:
         if changed.after <= changed.before:
             self._faster(name, began, level)
             return
+        if level <= _usual(after, blocks[:first]) * math.exp(MIN_SHIFT):
+            return
         parts = _parts([block for block, _ in before], [block for block, _ in after])
         both = before, after
         facts = chain(_compiled(self._compiled, began), _ran(*both, executables), _changed_state(*both))
@@ -201,6 +207,16 @@ class Slowdowns:
                 self.kept[place] = replace(each, ended=at) if is_over else replace(each, after=level)
                 if is_over:
                     self._news.append(self.kept[place])
+
+
+def _usual(after: _Blocks, before: _Blocks) -> float:
+    """What a step took so far where the same was run as in most blocks after a change; 0.0 where it never was.
+
+    Batches of another length that come back, as where they are sorted by it, are no slowdown.
+    """
+    runs = Counter(block.runs for block, _ in after).most_common(1)[0][0]
+    took = [block.step_seconds for block, _ in before if block.runs == runs]
+    return statistics.median(took) if took else 0.0
 
 
 def _parts(
@@ -242,9 +258,6 @@ def _compiled(compilations: Iterable[Compilation], began: int) -> Iterator[str]:
             again = f" again ({event.recompilation})" if event.recompilation else ""
             side = "before" if apart < 0 else "after"
             yield f"`{event.function}` was compiled{again} {duration(seconds(abs(apart)))} {side}"
-
-
-_Blocks = Sequence[tuple[Block, State]]
 
 
 def _ran(before: _Blocks, after: _Blocks, executables: Executables) -> Iterator[str]:
