@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from jaxobs.cost_model.arithmetic.tally import Tally
+from collections.abc import Iterable
+
 from jaxobs.cost_model.hlo.decode import runs_of
 from jaxobs.cost_model.hlo.instructions import Computation, Instruction
-from jaxobs.model.cost import IN_FLOPS
+from jaxobs.model.cost import IN_FLOPS, Cost, sum_of
 
 
 class Bounds:
@@ -16,33 +17,40 @@ class Bounds:
     """
 
     def __init__(self) -> None:
-        self.least: dict[Computation, Tally] = {}
+        self.least: dict[Computation, Cost] = {}
         self.least_branch: dict[Instruction, Computation] = {}
 
-    def add(self, computation: Computation, own: Tally, control: list[Instruction]) -> None:
-        """Add a computation: ``own`` is the cost of its instructions without those in ``control``."""
+    def add(self, computation: Computation, own: Iterable[Cost], control: list[Instruction]) -> None:
+        """Add a computation: ``own`` are the costs of its instructions without those in ``control``."""
+        parts = [(cost, 1.0) for cost in own]
         for instruction in control:
             if instruction.opcode == "while" and instruction.trip_count is None:
-                own.add_reason(
-                    f"how often loop {instruction.name} runs cannot be told from its module before run time; counted once"
+                unknown = (
+                    f"how often loop {instruction.name} runs cannot be told from its module before run time"
                 )
+                parts.append((Cost(inexact_reasons=(f"{unknown}; counted once",)), 1.0))
             if instruction.opcode == "conditional" and instruction.called:
-                self._choose(instruction, own)
-            for called, times in runs_of(instruction, self.least_branch):
-                own.add(self.least[called], times)
-        self.least[computation] = own
+                parts.append((self._choose(instruction), 1.0))
+            parts += [
+                (self.least[called], times) for called, times in runs_of(instruction, self.least_branch)
+            ]
+        self.least[computation] = sum_of(parts)
 
-    def _choose(self, conditional: Instruction, least: Tally) -> None:
-        branches = conditional.called
-        chosen = min(branches, key=lambda branch: (self.least[branch].flops, self.least[branch].bytes))
+    def _choose(self, conditional: Instruction) -> Cost:
+        """Choose the branch that counts. Returns why its cost is inexact, and what is unmodelled in any branch."""
+        chosen = min(
+            conditional.called, key=lambda branch: (self.least[branch].flops, self.least[branch].bytes)
+        )
         self.least_branch[conditional] = chosen
-        for branch in branches:
-            least.add_unmodelled(self.least[branch].unmodelled)
-        found, others = self.least[chosen], [self.least[branch] for branch in branches]
-        if any(found.freeze() != other.freeze() for other in others):
-            rest = found.bytes, found.transcendentals
-            less = any(each.bytes < rest[0] or each.transcendentals < rest[1] for each in others)
-            least.add_reason(
+        found, every = self.least[chosen], [self.least[branch] for branch in conditional.called]
+        reasons = []
+        if any(found != other for other in every):
+            less = any(
+                each.bytes < found.bytes or each.transcendentals < found.transcendentals for each in every
+            )
+            reasons.append(
                 f"conditional {conditional.name} takes a branch that is known only at run time; counted as the least"
                 + (f" {IN_FLOPS}" if less else "")
             )
+        unmodelled = tuple(name for each in every for name in each.unmodelled)
+        return Cost(inexact_reasons=tuple(reasons), unmodelled=unmodelled)

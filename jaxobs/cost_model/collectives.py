@@ -12,9 +12,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Final
 
-from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.hlo.instructions import Instruction
-from jaxobs.model.cost import AT_MOST, COLLECTIVES
+from jaxobs.model.cost import AT_MOST, COLLECTIVES, NO_COST, Cost
 
 _RINGS: Final = {
     "all-reduce": 2.0,
@@ -62,53 +61,48 @@ def _all_devices(instruction: Instruction) -> int | None:
     return (assignment.replica_count * assignment.computation_count) or None
 
 
-def add_fused_collective(instruction: Instruction, tally: Tally) -> None:
-    """Add the bytes that one device sends for a collective inside a fusion; nothing for other instructions.
+def fused_collective_cost(instruction: Instruction) -> Cost:
+    """The bytes that one device sends for a collective inside a fusion; nothing for other instructions.
 
     XLA for TPUs writes a reduce-scatter as a fusion of an all-reduce and the slice that the device keeps of its result.
     """
     if kind_of(instruction.opcode) is None:
-        return
+        return NO_COST
     users = {user.opcode for user in instruction.computation.instructions if instruction in user.operands}
     if instruction.opcode == "all-reduce" and users == {"dynamic-slice"}:
-        add_collective(instruction, tally, scatters=True)
-        return
-    add_collective(instruction, tally)
-    tally.add_reason(
-        f"{instruction.name} is in a fusion, and several of these may be parts of one such collective; {AT_MOST}"
-    )
+        return collective_cost(instruction, scatters=True)
+    reason = f"{instruction.name} is in a fusion, and several of these may be parts of one such collective; {AT_MOST}"
+    return collective_cost(instruction) + Cost(inexact_reasons=(reason,))
 
 
-def add_collective(instruction: Instruction, tally: Tally, *, scatters: bool = False) -> None:
-    """Add the bytes that one device sends for a collective; nothing for other instructions.
+def collective_cost(instruction: Instruction, *, scatters: bool = False) -> Cost:
+    """The bytes that one device sends for a collective; nothing for other instructions.
 
     `scatters`: of an all-reduce each device keeps only its part, so that it is a reduce-scatter.
     """
     kind = "reduce-scatter" if scatters else kind_of(instruction.opcode)
     if kind is None:
-        return
+        return NO_COST
     if instruction.message.is_host_transfer:
-        tally.add_unmodelled([f"{kind} between device and host"])
-        return
+        return Cost(unmodelled=(f"{kind} between device and host",))
     if kind == "recv":
-        return
+        return NO_COST
     held = float(sum(operand.shape.held for operand in instruction.operands))
     if kind in _WHOLE:
         pairs = instruction.message.source_target_pairs
         sends = not pairs or any(pair.source != pair.target for pair in pairs)
-        tally.add_amount("collective_bytes", kind, held if sends else 0.0)
-        return
-    members = group_size(instruction)
+        return Cost(collective_bytes={kind: held if sends else 0.0})
+    members, reasons = group_size(instruction), []
     if members is None:
         members = _MIN_GROUP
-        tally.add_reason(f"{kind} {instruction.name} names no devices; counted for a group of two")
+        reasons.append(f"{kind} {instruction.name} names no devices; counted for a group of two")
     if kind == "all-gather":
         held *= members
     if kind == "ragged-all-to-all":
         held = instruction.operands[0].shape.held if instruction.operands else 0.0
-        tally.add_reason(f"{instruction.name} sends parts whose sizes are known only at run time; {AT_MOST}")
+        reasons.append(f"{instruction.name} sends parts whose sizes are known only at run time; {AT_MOST}")
     sent = _RINGS[kind] * held * (members - 1) / members
-    tally.add_amount("collective_bytes", kind, sent)
+    return Cost(collective_bytes={kind: sent}, inexact_reasons=tuple(reasons))
 
 
 def memory_bytes(instruction: Instruction) -> float:

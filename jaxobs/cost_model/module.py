@@ -11,10 +11,9 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from jaxobs.cost_model.arithmetic.dispatch import Arithmetic
-from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import Bounds
 from jaxobs.cost_model.buffers import Assignment, undonated
-from jaxobs.cost_model.collectives import add_collective
+from jaxobs.cost_model.collectives import collective_cost
 from jaxobs.cost_model.contents import contents_of
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
 from jaxobs.cost_model.hlo.decode import callees_first, decoded, executions, where_run
@@ -32,7 +31,7 @@ from jaxobs.cost_model.hlo.scopes import Provenance
 from jaxobs.cost_model.memory_savings import savings
 from jaxobs.cost_model.traffic import FusionTraffic, traffic
 from jaxobs.cost_model.trips import inferred_trips
-from jaxobs.model.cost import AT_MOST, FORWARD, REMATERIALIZED, ModuleCost, OperationCost
+from jaxobs.model.cost import AT_MOST, FORWARD, REMATERIALIZED, Cost, ModuleCost, OperationCost, sum_of
 from jaxobs.model.peak_memory import NOT_GIVEN, PeakMemory
 
 MAX_REASON: Final = 500
@@ -87,7 +86,7 @@ class _Walk:
                 self.arithmetic.prepare(computation)
         self.provenance = Provenance(module)
         self.bounds = Bounds()
-        self.once: dict[Computation, list[tuple[Instruction, Tally]]] = {}
+        self.once: dict[Computation, list[tuple[Instruction, Cost]]] = {}
         self.without_work: list[Instruction] = []
 
     def result(self) -> ModuleCost:
@@ -96,12 +95,12 @@ class _Walk:
                 self._add_up(computation)
         times = executions(self.order, self.module.entry, self.bounds.least_branch)
         operations = [
-            self._operation(instruction, tally, times[computation])
+            self._operation(instruction, once, times[computation])
             for computation in self.order[::-1]
             if computation in self.scheduled
-            for instruction, tally in self.once.pop(computation)
+            for instruction, once in self.once.pop(computation)
         ]
-        cost = self.bounds.least[self.module.entry].freeze()
+        cost = self.bounds.least[self.module.entry]
         if not (isfinite(cost.flops) and isfinite(cost.bytes) and isfinite(cost.transcendentals)):
             raise HloDecodeError(f"module {self.module.name!r} has implausible sizes: its cost is not finite")
         donatable = donatable_bytes(self.module)
@@ -114,7 +113,7 @@ class _Walk:
             tuple(operations),
             donatable,
             _main_loop_trips(self.module.entry, self.bounds.least),
-            tuple(self._operation(instruction, Tally(), 0.0) for instruction in self.without_work),
+            tuple(self._operation(instruction, Cost(), 0.0) for instruction in self.without_work),
             contents_of(self.module, self.provenance),
             memory,
             why_unknown,
@@ -133,8 +132,7 @@ class _Walk:
         return replace(memory, savings=found), ""
 
     def _add_up(self, computation: Computation) -> None:
-        own: list[tuple[Instruction, Tally]] = []
-        total = Tally()
+        own: list[tuple[Instruction, Cost]] = []
         control = []
         for instruction in computation.instructions:
             opcode = instruction.opcode
@@ -143,27 +141,23 @@ class _Walk:
             if opcode in CONTROL and not instruction.runs_on_host:
                 control.append(instruction)
             elif opcode not in FREE:
-                tally = self._tally(instruction)
-                own.append((instruction, tally))
-                total.add(tally)
+                own.append((instruction, self._once(instruction)))
         self.once[computation] = own
-        self.bounds.add(computation, total, control)
+        self.bounds.add(computation, (cost for _, cost in own), control)
 
-    def _tally(self, instruction: Instruction) -> Tally:
-        tally = Tally()
+    def _once(self, instruction: Instruction) -> Cost:
+        """The cost of one execution."""
         if instruction.opcode in CONTROL:
-            tally.add_unmodelled(["computation on the host"])
-            return tally
-        self.arithmetic.add(instruction, tally)
-        tally.bytes += traffic(instruction, self.fusions)
-        add_collective(instruction, tally)
+            return Cost(exact=False, unmodelled=("computation on the host",))
+        reasons = []
         if instruction.shape.dynamic:
-            tally.add_reason(f"{instruction.name} has a size that is known only at run time; {AT_MOST}")
-        return tally
+            reasons.append(f"{instruction.name} has a size that is known only at run time; {AT_MOST}")
+        moved = Cost(bytes=traffic(instruction, self.fusions), inexact_reasons=tuple(reasons))
+        parts = self.arithmetic.cost(instruction), collective_cost(instruction), moved
+        return sum_of((part, 1.0) for part in parts)
 
-    def _operation(self, instruction: Instruction, tally: Tally, times: float) -> OperationCost:
+    def _operation(self, instruction: Instruction, once: Cost, times: float) -> OperationCost:
         name, scope, source, stack, autodiff = self.provenance.served(instruction)
-        once = tally.freeze()
         if autodiff == REMATERIALIZED and once.matrix_flops and not once.rematerialized_flops:
             autodiff = FORWARD  # the compiler merged it with the equal one that it would repeat
         return OperationCost(
@@ -171,7 +165,7 @@ class _Walk:
         )
 
 
-def _main_loop_trips(entry: Computation, least: Mapping[Computation, Tally]) -> int | None:
+def _main_loop_trips(entry: Computation, least: Mapping[Computation, Cost]) -> int | None:
     """The known trip count of the outermost loop with most of the FLOPs; None if there is no such loop.
 
     ``least`` has the cost of one run of each computation.

@@ -8,9 +8,11 @@ evaluation. Integer, compare, select and convert work is no FLOP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from html import escape
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from jaxobs.model.contents import Contents
@@ -46,11 +48,12 @@ def inexact_for(reasons: Sequence[str]) -> str:
     return f"{'a lower bound' if is_lower_bound(reasons) else 'not exact'}: {'; '.join(reasons[:3])}"
 
 
-def _summed(left: Mapping[str, float], right: Mapping[str, float]) -> dict[str, float]:
-    total = dict(left)
-    for name, value in right.items():
-        total[name] = total.get(name, 0.0) + value
-    return total
+_NOTHING: Final[Mapping[str, float]] = {}
+
+
+def _nothing() -> Mapping[str, float]:
+    """The amounts of all costs that have none of a kind: one object, since a module has very many such costs."""
+    return _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,36 +65,38 @@ class Cost:
     in no figure here.
     """
 
-    matrix_flops_by_type: Mapping[str, float] = field(default_factory=dict)
+    matrix_flops_by_type: Mapping[str, float] = field(default_factory=_nothing)
     """Matrix FLOPs by the element type the program asked for, as JAX spells it ("bfloat16")."""
-    executed_matrix_flops_by_type: Mapping[str, float] = field(default_factory=dict)
+    executed_matrix_flops_by_type: Mapping[str, float] = field(default_factory=_nothing)
     """The same FLOPs by the real element type that the compiled product runs in."""
-    vector_flops_by_type: Mapping[str, float] = field(default_factory=dict)
+    vector_flops_by_type: Mapping[str, float] = field(default_factory=_nothing)
     """Vector FLOPs by element type; those on complex numbers by the type of their parts."""
     transcendentals: float = 0.0
-    rematerialized_flops_by_type: Mapping[str, float] = field(default_factory=dict)
+    rematerialized_flops_by_type: Mapping[str, float] = field(default_factory=_nothing)
     """The part of ``matrix_flops_by_type`` that repeats earlier work, under ``jax.checkpoint`` say."""
     bytes: float = 0.0
     """Bytes that cross the boundary of the device's main memory, read and written."""
-    collective_bytes: Mapping[str, float] = field(default_factory=dict)
+    collective_bytes: Mapping[str, float] = field(default_factory=_nothing)
     """Bytes one device sends over its links, by kind of collective, the algorithm's factor applied."""
     exact: bool = True
     inexact_reasons: tuple[str, ...] = ()
     unmodelled: tuple[str, ...] = ()
-    float32_flops_by_precision: Mapping[str, float] = field(default_factory=dict)
+    float32_flops_by_precision: Mapping[str, float] = field(default_factory=_nothing)
     """The part of the FLOPs in float32 (and in complex64) that may run in a faster type, by what the program asked for:
     `default` or `high`, where the device chooses (``Peaks.float32_products``), or an algorithm's type and passes, as
     `bfloat16_x3`."""
-    rematerialized_float32_flops_by_precision: Mapping[str, float] = field(default_factory=dict)
+    rematerialized_float32_flops_by_precision: Mapping[str, float] = field(default_factory=_nothing)
     """The part of these that repeats earlier work."""
-    widened_flops_by_precision: Mapping[str, float] = field(default_factory=dict)
+    widened_flops_by_precision: Mapping[str, float] = field(default_factory=_nothing)
     """Matrix FLOPs asked for in a narrower type (bfloat16) whose compiled product runs in float32, by the precision that
     it leaves to the device."""
 
     @property
-    def executed_float32_flops_by_precision(self) -> dict[str, float]:
+    def executed_float32_flops_by_precision(self) -> Mapping[str, float]:
         """The part of ``executed_matrix_flops_by_type`` in float32 whose precision is left to the device."""
-        return _summed(self.float32_flops_by_precision, self.widened_flops_by_precision)
+        total = Counter(self.float32_flops_by_precision)  # Counter adds floats as well
+        total.update(self.widened_flops_by_precision)
+        return total
 
     @property
     def matrix_flops(self) -> float:
@@ -167,27 +172,11 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         """The cost of doing one after the other."""
-        return Cost(
-            **self._each(lambda name, mine: _summed(mine, getattr(other, name))),
-            transcendentals=self.transcendentals + other.transcendentals,
-            bytes=self.bytes + other.bytes,
-            exact=self.exact and other.exact,
-            inexact_reasons=tuple(dict.fromkeys(self.inexact_reasons + other.inexact_reasons)),
-            unmodelled=tuple(dict.fromkeys(self.unmodelled + other.unmodelled)),
-        )
+        return sum_of(((self, 1.0), (other, 1.0)))
 
     def scaled(self, times: float) -> Cost:
         """The cost of doing it ``times`` times."""
-        return replace(
-            self,
-            **self._each(lambda _, mine: {key: value * times for key, value in mine.items()}),
-            transcendentals=self.transcendentals * times,
-            bytes=self.bytes * times,
-        )
-
-    def _each(self, change: Callable[[str, Mapping[str, float]], dict[str, float]]) -> dict[str, Any]:
-        """The fields of AMOUNTS_BY_NAME, each changed by `change`."""
-        return {name: change(name, getattr(self, name)) for name in AMOUNTS_BY_NAME}
+        return sum_of(((self, times),))
 
     def to_dict(self) -> dict[str, object]:
         """Fields and derived figures, ready for JSON; ``intensity`` is None where it is undefined."""
@@ -204,8 +193,42 @@ IN_DOCUMENTS: Final = (
 )  # fmt: skip
 """Fields and properties of ``Cost`` that its document has."""
 
-AMOUNTS_BY_NAME: Final = tuple(each.name for each in fields(Cost) if each.default_factory is dict)
+
+AMOUNTS_BY_NAME: Final = tuple(each.name for each in fields(Cost) if each.default_factory is _nothing)
 """Fields of ``Cost`` that hold an amount for each of several names: element types, precisions or kinds."""
+
+_amounts: Final = attrgetter(*AMOUNTS_BY_NAME)
+
+NO_COST: Final = Cost()
+"""That of most instructions, which are passed over where costs are added up."""
+
+
+def sum_of(parts: Iterable[tuple[Cost, float]]) -> Cost:
+    """The cost of doing each of these so many times; reasons and unmodelled names in order of appearance."""
+    amounts: dict[str, Any] = {}
+    transcendentals = size = 0.0
+    exact = True
+    reasons, unmodelled = dict[str, None](), dict[str, None]()
+    for cost, times in parts:
+        if cost is NO_COST:
+            continue
+        for name, theirs in zip(AMOUNTS_BY_NAME, _amounts(cost), strict=True):
+            for key, value in theirs.items():
+                mine = amounts.setdefault(name, {})
+                mine[key] = mine.get(key, 0.0) + value * times
+        transcendentals += cost.transcendentals * times
+        size += cost.bytes * times
+        exact = exact and cost.exact
+        reasons.update(dict.fromkeys(cost.inexact_reasons))
+        unmodelled.update(dict.fromkeys(cost.unmodelled))
+    return Cost(
+        **amounts,
+        transcendentals=transcendentals,
+        bytes=size,
+        exact=exact and not (reasons or unmodelled),
+        inexact_reasons=tuple(reasons),
+        unmodelled=tuple(unmodelled),
+    )
 
 
 FORWARD: Final = "forward"

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ COSTS = st.builds(
     exact=st.booleans(),
     inexact_reasons=st.sampled_from([(), ("loop",), ("loop", "branch")]),
     unmodelled=st.sampled_from([(), ("svd",)]),
-)
+).map(lambda cost: replace(cost, exact=cost.exact and not (cost.inexact_reasons or cost.unmodelled)))
 
 
 @given(COSTS, COSTS)
@@ -39,6 +40,12 @@ def test_addition_adds_every_figure(left, right):
 def test_nothing_is_neutral_and_twice_is_a_sum(cost):
     assert cost + Cost() == cost
     assert cost.scaled(2) == cost + cost
+
+
+def test_a_sum_is_inexact_where_a_part_has_a_reason_or_is_unmodelled():
+    assert (Cost(bytes=8.0) + Cost(bytes=8.0)).exact
+    assert not (Cost(bytes=8.0) + Cost(inexact_reasons=("loop",))).exact
+    assert not (Cost(unmodelled=("svd",)) + Cost(bytes=8.0)).exact
 
 
 @given(COSTS)

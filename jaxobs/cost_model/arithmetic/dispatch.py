@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import ceil, log2, prod
 from typing import ClassVar, Final
 
@@ -10,13 +11,13 @@ from jaxobs.cost_model.arithmetic.factorisations import FACTORISATIONS, fft_flop
 from jaxobs.cost_model.arithmetic.products import (
     MULTIPLY_ADDS,
     dimension_positions,
+    matrix_amounts,
     met_outputs,
     multiply_add_flops,
 )
-from jaxobs.cost_model.arithmetic.tally import Tally
 from jaxobs.cost_model.bounds import Bounds
-from jaxobs.cost_model.collectives import add_fused_collective, group_size
-from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule, apply_rule
+from jaxobs.cost_model.collectives import fused_collective_cost, group_size
+from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule, cost_by_rule
 from jaxobs.cost_model.hlo.instructions import (
     ARITHMETIC,
     COMMUNICATION,
@@ -33,6 +34,7 @@ from jaxobs.cost_model.hlo.scopes import was_product
 from jaxobs.cost_model.precision import FLOAT32_SOURCES, executed_product
 from jaxobs.cost_model.source_types import Rewritten, SourceTypes
 from jaxobs.cost_model.traffic import FusionTraffic
+from jaxobs.model.cost import NO_COST, Cost, sum_of
 from jaxobs.proto.element_types import Kind
 
 # How often opcodes with a scalar computation, such as reductions, apply it.
@@ -97,100 +99,92 @@ class Arithmetic:
 
     def prepare(self, computation: Computation) -> None:
         """Add up a computation that runs inside an instruction; what it calls must have been prepared."""
-        tally, control, (*_, need) = Tally(), [], self._fusions.of(computation)
+        parts, control, (*_, need) = [], [], self._fusions.of(computation)
         for instruction in computation.instructions:
             if instruction.opcode in CONTROL:
                 control.append(instruction)
             else:
-                whole = Tally() if (part := need.part(instruction)) < 1 else tally
-                self.add(instruction, whole)
-                add_fused_collective(instruction, whole)
-                if whole is not tally:
-                    tally.add(whole, part)
+                part = need.part(instruction)
+                parts += [(self.cost(instruction), part), (fused_collective_cost(instruction), part)]
         # Inside a fusion nothing moves to or from device memory; the fusion's traffic is counted at its boundary.
-        tally.bytes = 0.0
-        self._bounds.add(computation, tally, control)
+        self._bounds.add(computation, [replace(sum_of(parts), bytes=0.0)], control)
 
-    def add(self, instruction: Instruction, tally: Tally) -> None:
-        """Add the arithmetic of one run of ``instruction``, which is no loop, call or conditional."""
+    def cost(self, instruction: Instruction) -> Cost:
+        """The arithmetic of one run of ``instruction``, which is no loop, call or conditional."""
         if (handler := self._HANDLERS.get(instruction.opcode)) is not None:
-            handler(self, instruction, tally)
-        elif instruction.opcode not in _NOTHING:
-            tally.add_unmodelled([instruction.opcode])
+            return handler(self, instruction)
+        return NO_COST if instruction.opcode in _NOTHING else Cost(unmodelled=(instruction.opcode,))
 
-    def _add_elementwise(self, instruction: Instruction, tally: Tally) -> None:
+    def _elementwise(self, instruction: Instruction) -> Cost:
         shape = instruction.shape
         if not shape.floating:
-            return
+            return NO_COST
         flops = ARITHMETIC[instruction.opcode][shape.type.kind is Kind.COMPLEX] * shape.elements
-        if instruction.opcode == "multiply" and (
-            was_product(instruction) or instruction in self.rewritten.products
-        ):
-            left, right = instruction.operand(0), instruction.operand(1)
-            if instruction in self.rewritten.products:
-                flops = multiply_add_flops(left.shape, right.shape) * shape.elements
-            source = self.types.of_product(left, right).name
-            tally.add_matrix(source, shape.type.part, flops, instruction.rematerialized)
-        else:
-            tally.add_vector(shape.type.part, flops)
+        rewritten = instruction in self.rewritten.products
+        if instruction.opcode != "multiply" or not (rewritten or was_product(instruction)):
+            return Cost(vector_flops_by_type={shape.type.part: flops})
+        left, right = instruction.operand(0), instruction.operand(1)
+        if rewritten:
+            flops = multiply_add_flops(left.shape, right.shape) * shape.elements
+        source = self.types.of_product(left, right).name
+        return Cost(**matrix_amounts(source, shape.type.part, flops, instruction.rematerialized))
 
-    def _add_transcendental(self, instruction: Instruction, tally: Tally) -> None:
+    def _transcendental(self, instruction: Instruction) -> Cost:
         shape = instruction.shape
-        if shape.floating:
-            tally.transcendentals += shape.elements * (2 if shape.type.kind is Kind.COMPLEX else 1)
+        evaluations = {Kind.REAL: 1.0, Kind.COMPLEX: 2.0}.get(shape.type.kind, 0.0)
+        return Cost(transcendentals=shape.elements * evaluations)
 
-    def _add_magnitude(self, instruction: Instruction, tally: Tally) -> None:
-        """Add an ``abs``: of a complex number the root of a sum of two squares, of a real one a sign bit."""
+    def _magnitude(self, instruction: Instruction) -> Cost:
+        """An ``abs``: of a complex number the root of a sum of two squares, of a real one a sign bit."""
         given = instruction.operand(0).shape
-        if given.type.kind is Kind.COMPLEX:
-            tally.add_vector(given.type.part, 4.0 * given.elements)
+        is_complex = given.type.kind is Kind.COMPLEX
+        return Cost(vector_flops_by_type={given.type.part: 4.0 * given.elements} if is_complex else {})
 
-    def _add_product(self, instruction: Instruction, tally: Tally) -> None:
+    def _product(self, instruction: Instruction) -> Cost:
         left, right = instruction.operand(0), instruction.operand(1)
         per_multiply_add = multiply_add_flops(left.shape, right.shape)
         if not per_multiply_add:
-            tally.add_unmodelled([f"{instruction.opcode} of integers"])
-            return
+            return Cost(unmodelled=(f"{instruction.opcode} of integers",))
         flops = per_multiply_add * MULTIPLY_ADDS[instruction.opcode](instruction)
         source = self.types.of_product(left, right).name
         executed = executed_product(instruction, left.shape, right.shape)
         precision = executed.precision if source in FLOAT32_SOURCES else None
-        tally.add_matrix(source, executed.type, flops, instruction.rematerialized, precision)
+        amounts = matrix_amounts(source, executed.type, flops, instruction.rematerialized, precision)
         if executed.precision is not None and precision is None:
-            tally.add_amount("widened_flops_by_precision", executed.precision, flops)
+            amounts["widened_flops_by_precision"] = {executed.precision: flops}
+        return Cost(**amounts)
 
-    def _add_factorisation(self, instruction: Instruction, tally: Tally) -> None:
+    def _factorisation(self, instruction: Instruction) -> Cost:
         type_ = instruction.operand(0).shape.type
         flops = FACTORISATIONS[instruction.opcode](instruction) * (4 if type_.kind is Kind.COMPLEX else 1)
-        tally.add_matrix(type_.name, type_.part, flops, instruction.rematerialized)
+        return Cost(**matrix_amounts(type_.name, type_.part, flops, instruction.rematerialized))
 
-    def _add_fft(self, instruction: Instruction, tally: Tally) -> None:
-        tally.add_vector(instruction.shape.type.part, fft_flops(instruction))
+    def _fft(self, instruction: Instruction) -> Cost:
+        return Cost(vector_flops_by_type={instruction.shape.type.part: fft_flops(instruction)})
 
-    def _add_applications(self, instruction: Instruction, tally: Tally) -> None:
+    def _applications(self, instruction: Instruction) -> Cost:
         first = 1 if instruction.opcode == "select-and-scatter" else 0
         applied = instruction.called[first : first + 1]
         times = APPLICATIONS[instruction.opcode](instruction)
-        if applied and times > 0 and instruction not in self.rewritten.sums:
-            tally.add(self._bounds.least[applied[0]], times)
+        is_counted = applied and times > 0 and instruction not in self.rewritten.sums
+        return self._bounds.least[applied[0]].scaled(times) if is_counted else NO_COST
 
-    def _add_fusion(self, instruction: Instruction, tally: Tally) -> None:
-        for computation in instruction.called[:1]:
-            tally.add(self._bounds.least[computation])
+    def _fusion(self, instruction: Instruction) -> Cost:
+        return self._bounds.least[instruction.called[0]] if instruction.called else NO_COST
 
-    def _add_custom_call(self, instruction: Instruction, tally: Tally) -> None:
-        apply_rule(CustomCall(instruction), self._rules, tally)
+    def _custom_call(self, instruction: Instruction) -> Cost:
+        return cost_by_rule(CustomCall(instruction), self._rules)
 
-    _HANDLERS: ClassVar[dict[str, Callable[[Arithmetic, Instruction, Tally], None]]] = {
-        **dict.fromkeys(ARITHMETIC, _add_elementwise),
-        **dict.fromkeys(TRANSCENDENTAL, _add_transcendental),
-        **dict.fromkeys(MULTIPLY_ADDS, _add_product),
-        **dict.fromkeys(FACTORISATIONS, _add_factorisation),
-        **dict.fromkeys(APPLICATIONS, _add_applications),
-        "abs": _add_magnitude,
-        "fft": _add_fft,
-        "fusion": _add_fusion,
-        "custom-call": _add_custom_call,
+    _HANDLERS: ClassVar[dict[str, Callable[[Arithmetic, Instruction], Cost]]] = {
+        **dict.fromkeys(ARITHMETIC, _elementwise),
+        **dict.fromkeys(TRANSCENDENTAL, _transcendental),
+        **dict.fromkeys(MULTIPLY_ADDS, _product),
+        **dict.fromkeys(FACTORISATIONS, _factorisation),
+        **dict.fromkeys(APPLICATIONS, _applications),
+        "abs": _magnitude,
+        "fft": _fft,
+        "fusion": _fusion,
+        "custom-call": _custom_call,
     }
     """Methods by opcode, unbound: an instance that held bound ones would be a cycle for the garbage collector."""
 

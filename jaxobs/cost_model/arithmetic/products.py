@@ -89,6 +89,20 @@ def multiply_add_flops(left: Shape, right: Shape) -> int:
     return (2, 4, 8)[complexes]
 
 
+def matrix_amounts(
+    source: str, executed: str, flops: float, rematerialized: bool, precision: str | None = None
+) -> dict[str, Any]:
+    """Fields of a ``Cost`` of matrix FLOPs written in one type and run in another, float32 ones at a precision."""
+    amounts = {"matrix_flops_by_type": {source: flops}, "executed_matrix_flops_by_type": {executed: flops}}
+    if precision is not None:
+        amounts["float32_flops_by_precision"] = {precision: flops}
+    if rematerialized:
+        amounts["rematerialized_flops_by_type"] = {source: flops}
+        if precision is not None:
+            amounts["rematerialized_float32_flops_by_precision"] = {precision: flops}
+    return amounts
+
+
 def dot_multiply_adds(left: Shape, right: Shape, shared: Sequence[int], groups: Sequence[int] = ()) -> float:
     """Multiply-adds of a dot product with these batch and contracted dimensions of the left side: b m n k.
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from math import inf
 from typing import Any, Final
 
-from jaxobs.cost_model.arithmetic.tally import Tally
+from jaxobs.cost_model.arithmetic.products import matrix_amounts
 from jaxobs.cost_model.hlo.instructions import Instruction, Shape
 from jaxobs.cost_model.precision import FLOAT32_SOURCES
 from jaxobs.model.cost import AMOUNTS_BY_NAME, ESTIMATED, Cost
@@ -67,11 +67,10 @@ class CustomCall:
         shape = of or next((operand for operand in self.operands if operand.floating), self.results[0])
         type_ = shape.type
         left_to_device = precision if type_.name in FLOAT32_SOURCES else None
-        tally = Tally()
-        tally.add_matrix(
+        amounts = matrix_amounts(
             type_.name, executed or type_.part, flops, self.instruction.rematerialized, left_to_device
         )
-        return Cost(**{"bytes": self.memory_bytes(), **rest, **tally.amounts})
+        return Cost(**{"bytes": self.memory_bytes(), **rest, **amounts})
 
     def movement(self) -> Cost:
         """A cost without FLOPs: operands are read and results written."""
@@ -114,25 +113,22 @@ def estimated(call: CustomCall) -> Cost | None:
     )
 
 
-def apply_rule(call: CustomCall, rules: Mapping[str, Rule], tally: Tally) -> None:
-    """Add the cost by the target's rule, else by its author's estimate.
+def cost_by_rule(call: CustomCall, rules: Mapping[str, Rule]) -> Cost:
+    """The cost by the target's rule, else by its author's estimate.
 
     Without either, it has bytes alone, and the target's name is unmodelled. A rule that raises or returns no usable cost
-    is treated as one that does not apply, and a reason is added: rules may come from anyone.
+    is treated as one that does not apply, with a reason: rules may come from anyone.
     """
     rule = rules.get(call.target, estimated)
-    cost = None
+    cost, reasons = None, []
     try:
         cost = _checked(rule(call))
         if cost is None and rule is not estimated:
             cost = _checked(estimated(call))
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a rule may be anyone's; it must not cost the rest
-        tally.add_reason(f"rule for custom call {call.target} raised {type(error).__name__}: {error}")
-    if cost is None:
-        tally.add_unmodelled([call.target])
-        tally.bytes += call.memory_bytes()
-    else:
-        tally.add_cost(cost)
+        reasons.append(f"rule for custom call {call.target} raised {type(error).__name__}: {error}")
+    rest = Cost(bytes=call.memory_bytes(), inexact_reasons=tuple(reasons), unmodelled=(call.target,))
+    return rest if cost is None else cost
 
 
 def _checked(cost: Any) -> Cost | None:
