@@ -13,7 +13,7 @@ from math import inf, prod
 from typing import Final
 
 from jaxobs.cost_model.collectives import kind_of, memory_bytes
-from jaxobs.cost_model.custom_calls.protocol import SCRATCH, workspaces, written_bytes
+from jaxobs.cost_model.custom_calls.protocol import RULED, SCRATCH, workspaces, written_bytes
 from jaxobs.cost_model.dataflow import Position, defined_at
 from jaxobs.cost_model.hlo.instructions import CONTROL, ELEMENTWISE, FREE, Computation, Instruction
 
@@ -219,7 +219,7 @@ _NEEDS: Final[dict[str, Callable[[Instruction, float, Need], None]]] = {
 }
 """By opcode, what adds the needs of some elements of a result to its operands; for all others these are needed whole."""
 
-_ELSEWHERE: Final = FREE | CONTROL | {"custom-call"}
+_ELSEWHERE: Final = FREE | CONTROL | RULED
 
 
 def traffic(instruction: Instruction, fusions: FusionTraffic) -> float:

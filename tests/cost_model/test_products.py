@@ -271,7 +271,9 @@ def test_factorisations_that_a_backend_keeps_as_opcodes(text_cost, opcode):
         "transpose_a=NO_TRANSPOSE }",
     }[opcode]
     expected = {"cholesky": 3 * 64**3 / 3, "triangular-solve": 3 * 64 * 64 * 10}[opcode]
-    assert text_cost(text).cost.matrix_flops == pytest.approx(expected)
+    cost = text_cost(text).cost
+    assert cost.matrix_flops == pytest.approx(expected)
+    assert cost.bytes == 3 * 64 * {"cholesky": 64 + 64, "triangular-solve": 64 + 10 + 10}[opcode] * 4
 
 
 @pytest.mark.parametrize("fn", [jnp.linalg.svd, jnp.linalg.eigh])

@@ -1,7 +1,8 @@
-"""Rules for LAPACK on the CPU: dense factorisations. Iterative ones (eigenvalues, singular values) stay unmodelled.
+"""Rules for dense factorisations and solves: those of LAPACK on the CPU, and the opcodes that backends keep.
 
-FLOPs are the leading terms for real matrices; factorisations.py in `jaxobs/cost_model/arithmetic/` names their sources.
-Targets are ``lapack_<type><routine>_ffi``.
+FLOPs are the leading terms for real matrices, from G. H. Golub and C. F. Van Loan, "Matrix Computations", and LAPACK
+Working Note 41 (appendix on operation counts); complex ones take four times as many. Iterative routines (eigenvalues,
+singular values) stay unmodelled. Targets are ``lapack_<type><routine>_ffi``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Callable
 from math import prod
 from typing import Final
 
-from jaxobs.cost_model.arithmetic.factorisations import cholesky_flops, triangular_solves_flops
 from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
 from jaxobs.cost_model.hlo.instructions import Shape
 from jaxobs.model.cost import Cost
@@ -43,9 +43,9 @@ def factorisation(flops: Callable[[int, int], float]) -> Rule:
 
 
 def triangular_solve(call: CustomCall) -> Cost:
-    """The cost of n² FLOPs for each right-hand side. Operands: the triangle (n × n), the right-hand sides."""
-    _, batch, rows, _ = _first_matrix(call)
-    return _factor_cost(call, triangular_solves_flops(batch, rows, call.operands[1]))
+    """The cost of n² FLOPs for each right-hand side. Operands: the triangles (n × n), all right-hand sides."""
+    _, _, rows, _ = _first_matrix(call)
+    return _factor_cost(call, float(rows) * call.operands[1].elements)
 
 
 def householder_product(call: CustomCall) -> Cost:
@@ -74,7 +74,7 @@ def _lu_flops(m: int, n: int) -> float:
     return 2.0 * m * n * k - float(m + n) * k**2 + 2 * k**3 / 3
 
 
-cholesky: Final = factorisation(lambda m, n: cholesky_flops(1, m))
+cholesky: Final = factorisation(lambda m, n: m**3 / 3)
 lu: Final = factorisation(_lu_flops)
 qr: Final = factorisation(lambda m, n: 2 * _lu_flops(m, n))
 """Householder QR: 4 n³/3 where m = n."""
@@ -99,5 +99,8 @@ ROUTINES: Final[dict[str, Rule]] = {
 }
 
 RULES: Final[dict[str, Rule]] = {
-    f"lapack_{letter}{routine}_ffi": rule for letter in "sdcz" for routine, rule in ROUTINES.items()
+    "cholesky": cholesky,
+    "triangular-solve": triangular_solve,
+    **{f"lapack_{letter}{routine}_ffi": rule for letter in "sdcz" for routine, rule in ROUTINES.items()},
 }
+"""Rules by custom-call target, or by opcode."""

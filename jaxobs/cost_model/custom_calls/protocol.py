@@ -14,16 +14,19 @@ from jaxobs.cost_model.hlo.instructions import Instruction, Shape
 from jaxobs.cost_model.precision import FLOAT32_SOURCES
 from jaxobs.model.cost import AMOUNTS_BY_NAME, ESTIMATED, Cost
 
+RULED: Final = frozenset(["custom-call", "cholesky", "triangular-solve"])
+"""Opcodes whose whole cost, with bytes, a rule gives: that of the target, or else of the opcode."""
+
 _ATTRIBUTE: Final = re.compile(rb"(\w+) = (true|false|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\b")
 _TRUTH: Final = {b"true": 1.0, b"false": 0.0}
 
 
 class CustomCall:
-    """What a rule may look at: shapes, configuration and attributes of one custom call."""
+    """What a rule may look at: shapes, configuration and attributes of one custom call, or of a RULED opcode."""
 
     def __init__(self, instruction: Instruction) -> None:
         self.instruction = instruction
-        self.target: str = instruction.target
+        self.target: str = instruction.target or instruction.opcode
         self.operands: tuple[Shape, ...] = tuple(operand.shape for operand in instruction.operands)
         self.results: tuple[Shape, ...] = instruction.shape.leaves()
         """The arrays of the result, a tuple's in order; libraries append their workspace as the last."""
