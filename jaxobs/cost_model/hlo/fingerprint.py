@@ -18,7 +18,6 @@ from jaxobs.cost_model.hlo.instructions import CONTROL, ELEMENTWISE, FREE, Instr
 from jaxobs.proto.messages import InstructionMessage
 
 _DIGITS: Final = 16
-_TEXTS_AT_ONCE: Final = 1000
 _TUNING: Final = re.compile(
     rb'"(?:selected_algorithm|autotune_workspace_size|plan_id)"\s*:\s*(?:"[^"]*"|\d+)'
     rb'|"algorithm"\s*:\s*(?:\d+|\{(?:[^{}]|\{[^{}]*\})*\})'
@@ -37,22 +36,19 @@ def fingerprint(module: Module) -> str:
     """16 hexadecimal digits from the module's name, shapes, opcodes, operands, constants and attributes."""
     digest = hashlib.blake2b(module.message.name, digest_size=_DIGITS // 2)
     for computation in module.computations:
-        parts = [b"\n%d:" % computation.root.position]
+        digest.update(b"\n%d:" % computation.root.position)
         for instruction in computation.instructions:
-            if len(parts) > _TEXTS_AT_ONCE:
-                digest.update(b" ".join(parts))
-                parts = [b""]
             message = instruction.message
             places = [operand.position for operand in instruction.operands]
             # The shapes of the call's other results are those of the instructions that take them out of its tuple.
             has_scratch = instruction.opcode == "custom-call" and workspaces(instruction) > 0
             shape = b"" if has_scratch else message.shape
-            parts += (message.opcode, shape, repr(places).encode())
+            parts = [b"", message.opcode, shape, repr(places).encode()]
             if instruction.called:
                 parts.append(repr([called.index for called in instruction.called]).encode())
             if instruction.opcode not in _WITHOUT_ATTRIBUTES:
                 parts.append(_attributes(instruction))
-        digest.update(b" ".join(parts))
+            digest.update(b" ".join(parts))
     digest.update(b"\n%d" % module.entry.index)
     return digest.hexdigest()
 
