@@ -103,20 +103,26 @@ def _through(slowest: Row, others: Sequence[Mapping[str, float]]) -> str | None:
 def waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any], str]]:
     """Ranks of a run that stand still and that others wait for, and how they differ from these.
 
-    They do not wait for the device themselves, nor perhaps for a rank in a phase or compile. Where all wait alike, and
-    all ranks of the run are known to, they have not ended a step that another's device is done with, or else one is at
-    another line than all others after as many steps. A rank of which that is not known, as one in a checkpoint or on
-    another host, may be what all wait for.
+    They do not wait for the device themselves, nor perhaps for a rank that does something else, is gone or does not answer,
+    or may be on another host as none is seen to wait for its device. Where all wait alike, and all ranks of the run are
+    known to, they have not ended a step that another's device is done with, or else one is at another line than all
+    others after as many steps. A rank of which that is not known, as one in a checkpoint or on another host, may be what
+    all wait for.
     """
     still = [row for row in ranks if row["hang"] and not row["problem"]]
-    is_awaited = any(row["doing"] and not (row["hang"] or row["problem"]) for row in ranks)
-    own = [row for row in still if not waits(row, perhaps=is_awaited)]
+    of_run = max(len(ranks), *(row["ranks"] or 1 for row in ranks))
     lines = [row["hang"]["line"] for row in still]
+    own = [row for row in still if not waits(row, perhaps=True)]
+    is_awaited = None in lines or any(row["problem"] or (row["doing"] and not row["hang"]) for row in ranks)
+    is_at_device = any(row["hang"]["activity"] == activities.DEVICE for row in still)
+    if not (own or is_awaited) and (is_at_device or len(ranks) == of_run):
+        own = [row for row in still if not waits(row)]
     why = {True: "the stack of its thread did not come", False: "it does not wait for its device"}
-    apart, alone = the_other(lines), [(row, why[row["hang"]["line"] is None]) for row in own]
+    apart = None if None in lines else the_other(lines)
+    alone = [(row, why[row["hang"]["line"] is None]) for row in own]
     if own and (len(own) < len(still) or len(own) == 1 or (apart is None and len({*lines}) > 1)):
         return alone
-    if len(still) < max(len(ranks), *(row["ranks"] or 1 for row in ranks)):
+    if len(still) < of_run:
         return []
     if len(ranks) == 1:
         return [(still[0], "it is the only rank")]

@@ -285,6 +285,38 @@ def test_of_ranks_none_of_which_waits_for_its_device_the_one_at_another_line_han
     assert dearest(rank_rows(alike)).endswith("no step for 43 s: train.py:30 barrier; 2 other ranks too")
 
 
+@pytest.mark.parametrize(
+    ("line", "activity", "accused"),
+    [
+        ("train.py:9 evaluate", "processor", [True, False, False]),
+        (None, None, [True, False, False]),  # it does not answer
+        (None, "unknown", [False, False, False]),  # it answers, but its stacks were lost
+    ],
+)
+def test_ranks_in_a_barrier_are_not_accused_beside_one_that_is_not_known_to_be_there(line, activity, accused):
+    one = hanging(700, 0, line=line, activity=activity)
+    waiting = [hanging(700, rank, line="train.py:30 barrier", activity="waiting") for rank in (1, 2)]
+    assert [row["hangs"] for row in rank_rows([one, *waiting])] == accused
+    assert [row["hangs"] for row in rank_rows([one, waiting[0]])] == accused[:2]
+
+
+def test_ranks_in_a_barrier_are_not_accused_where_what_they_wait_for_may_be_gone_or_on_another_host():
+    waiting = [hanging(700, rank, line="train.py:30 barrier", activity="waiting") for rank in (1, 2)]
+    gone = observed(0, problem="nothing new for 50 s")
+    assert not any(row["hangs"] for row in rank_rows([gone, waiting[0]]))
+    at_device = hanging(700, 3)
+    for one in (*waiting, at_device):
+        one.document["process"]["process_count"] = 4
+    assert not any(row["hangs"] for row in rank_rows(waiting[:1]))
+    assert [row["hangs"] for row in rank_rows([waiting[0], at_device])] == [True, False]
+
+
+def test_a_rank_whose_stacks_were_lost_is_not_at_another_line_than_all_others():
+    lost = hanging(700, 3, line=None, activity="unknown")
+    rows = rank_rows([*(hanging(700, rank) for rank in range(3)), lost])
+    assert not any(row["hangs"] for row in rows)
+
+
 def test_a_rank_whose_thread_is_not_known_to_do_anything_of_its_own_is_not_accused():
     rows = rank_rows([hanging(700, 0, activity="unknown"), hanging(700, 1)])
     assert not any(row["hangs"] for row in rows)

@@ -148,6 +148,7 @@ class Hang:
         """The hang as plain data; `began` is the start of the job."""
         stuck = self.stuck
         reason = self.silence or "the thread of the loop has ended"
+        activity = UNKNOWN if self.silence == LOST else stuck and stuck.activity  # of one that answers, it may wait
         return {
             "loop": self.loop,
             "steps": self.steps,
@@ -159,7 +160,7 @@ class Hang:
             **figure(self.function, "no run on the device is known to be under way").under("function"),
             **figure(stuck and stuck.line, reason).under("line"),
             **figure(stuck and stuck.waits_in, reason).under("waits_in"),
-            **figure(stuck and stuck.activity, reason).under("activity"),
+            **figure(activity, reason).under("activity"),
             "devices": list(self.devices),
             "threads": [
                 {"name": each.name, "of_loop": each is stuck, "frames": list(each.frames)}
