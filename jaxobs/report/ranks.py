@@ -103,11 +103,11 @@ def _through(slowest: Row, others: Sequence[Mapping[str, float]]) -> str | None:
 def waited_for(ranks: Sequence[dict[str, Any]]) -> Sequence[tuple[dict[str, Any], str]]:
     """Ranks of a run that stand still and that others wait for, and how they differ from these.
 
-    They do not wait for the device themselves, nor perhaps for a rank that does something else, is gone or does not answer,
-    or may be on another host as none is seen to wait for its device. Where all wait alike, and all ranks of the run are
-    known to, they have not ended a step that another's device is done with, or else one is at another line than all
-    others after as many steps. A rank of which that is not known, as one in a checkpoint or on another host, may be what
-    all wait for.
+    They do not wait for the device themselves, nor perhaps for a rank that does something else, is gone or does not
+    answer, or may be on another host as none is seen to wait for its device. Where all wait alike, and all ranks of the
+    run are known to, they have not ended a step that another's device is done with, or else one is at another line than
+    all others after as many steps. A rank of which that is not known, as one in a checkpoint or on another host, may be
+    what all wait for.
     """
     still = [row for row in ranks if row["hang"] and not row["problem"]]
     of_run = max(len(ranks), *(row["ranks"] or 1 for row in ranks))

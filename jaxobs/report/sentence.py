@@ -187,6 +187,8 @@ def _ended(loop: Document, name: str, is_over: bool) -> str | None:
     spent = spent_by_part(loop)
     most = max(spent, key=spent.__getitem__, default=None)
     share = spent[most] / sum(spent.values()) if most and any(spent.values()) else 0.0
+    if most == "unknown" and share:
+        return f"{said} What most of its time went to is not known."
     return f"{said} Most of its time went to **{named(most)}** ({rough_percent(share)})." if share else said
 
 
@@ -243,7 +245,9 @@ def _pace(loop: Document) -> str:
     note = loop.get("steps_per_second_reason")
     pace += f" {note}" if note in {INSIDE, ON_ONE_THREAD} else ""
     least = "at least " if str(loop.get("mfu_reason")).startswith("a lower bound") else ""
-    return f"{pace}, MFU {least}{percent(loop['mfu'])}." if loop.get("mfu") is not None else f"{pace}."
+    if (used := loop.get("mfu")) is None:
+        return f"{pace}."
+    return f"{pace}, MFU {least}{percent(used)}{' of a peak that is too low' if used > 1 else ''}."
 
 
 def _limit(loop: Document) -> str:

@@ -360,7 +360,7 @@ def test_an_answer_that_is_lost_is_said_to_be() -> None:
     assert hang is not None
     assert hang.silence == LOST
     (row,) = fold.snapshot(at(end + 33.0))["hangs"]
-    assert (row["line"], row["activity"]) == (None, "unknown"), "it may wait for its device as the other ranks"
+    assert (row["line"], row["activity"]) == (None, "unknown")  # it may wait for its device as the others do
 
 
 def test_a_rest_that_was_none_of_the_loop_is_no_pause_to_learn_from() -> None:

@@ -75,6 +75,13 @@ def test_of_a_loop_that_ended_long_ago_its_whole_is_told() -> None:
         "`train` ended 36 s ago after 1,200 steps. Most of its time went to input (75 %)."
     )
     assert "after 1 step." in said(**{**ENDED, "steps": 1})
+    assert said(**{**ENDED, "components": {"unknown": 3.0, "input": 1.0}}) == (
+        "`train` ended 36 s ago after 1,200 steps. What most of its time went to is not known."
+    )
+
+
+def test_an_mfu_above_1_is_told_with_what_it_says_of_the_peak() -> None:
+    assert "steps/s, MFU 121 % of a peak that is too low." in said(mfu=1.21)
 
 
 def test_of_a_job_that_is_over_no_loop_ended_some_time_ago() -> None:

@@ -148,7 +148,8 @@ class Hang:
         """The hang as plain data; `began` is the start of the job."""
         stuck = self.stuck
         reason = self.silence or "the thread of the loop has ended"
-        activity = UNKNOWN if self.silence == LOST else stuck and stuck.activity  # of one that answers, it may wait
+        # What one does that answers, but whose stacks were lost, is not known: it may wait for its device.
+        activity = UNKNOWN if self.silence == LOST else stuck and stuck.activity
         return {
             "loop": self.loop,
             "steps": self.steps,
