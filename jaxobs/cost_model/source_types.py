@@ -34,7 +34,10 @@ def _compilers_own(convert: Instruction) -> bool:
 class SourceTypes:
     """Finds the types in which one module's products were written, and remembers the instructions it has walked."""
 
-    def __init__(self) -> None:
+    def __init__(self, computations: list[Computation]) -> None:
+        every = instructions_of(computations)
+        self._needed = any(each.opcode == "convert" and _compilers_own(each) for each in every)
+        """Whether the compiler widened any floating value: if not, every type is the program's own."""
         self.known: dict[Instruction, ElementType] = {}
 
     def of_product(self, left: Instruction, right: Instruction) -> ElementType:
@@ -42,7 +45,7 @@ class SourceTypes:
 
         Both sides of JAX's products have the same type: where only one side's is still visible, it is the narrower.
         """
-        types = self._of(left), self._of(right)
+        types = [self._of(operand) if self._needed else operand.shape.type for operand in (left, right)]
         floating = [type_ for type_ in types if type_.kind in (Kind.REAL, Kind.COMPLEX)]
         if not floating:
             return left.shape.type

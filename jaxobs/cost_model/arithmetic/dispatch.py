@@ -109,7 +109,7 @@ class Arithmetic:
         self._rules = rules
         self.rewritten = Rewritten(computations)
         self._fusions = fusions
-        self.types = SourceTypes()
+        self.types = SourceTypes(computations)
         self._bounds = Bounds()
 
     def prepare(self, computation: Computation) -> None:
