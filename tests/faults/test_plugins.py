@@ -87,7 +87,9 @@ def train(start: Callable[..., Any], page: Callable[..., str], down: list[str], 
     assert said, job.end().stderr
     took, slowest, address, document = json.loads(said)
     assert min(seconds_of(lambda: page(address)) for _ in range(3)) < 1.0
-    text = page(address, 'jaxobs_steps_total{loop="train"} 200.0')
+    page(address, 'jaxobs_steps_total{loop="train"} 200.0')
+    for name in down:  # the page follows the snapshot, on its exporter's thread
+        text = page(address, f'jaxobs_source_up{{source="{name}"}} 0.0')
     up = dict(re.findall(r'^jaxobs_source_up\{source="(\w+)"\} (\S+)', text, re.MULTILINE))
     assert document["loops"]["train"]["steps"] == 200
     own = {"compile", "garbage_collection", "memory", "host", "prometheus", "jsonl", "otel"}
