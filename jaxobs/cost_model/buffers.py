@@ -155,11 +155,13 @@ class Assignment:
     def freed_by_donation(self, most: int) -> int | None:
         """Bytes, `most` at most, that a run would hold less if arguments gave their places to outputs of their kind.
 
-        Until an output is made its place is lent to temporaries, which would need another. So would the output, until
-        the argument has been used. JAX gives the first arguments to the first outputs. None if it is not known when
-        temporaries live, when an output is made, as where that is within a call (CPUs before JAX 0.8), or what is copied.
+        Until an output is made its place is lent to temporaries. Those that begin before the argument's last use would
+        need another place, as would the output itself; later ones may live in the argument's. JAX gives the first
+        arguments to the first outputs. None if it is not known when temporaries live, when an output is made, as where
+        that is within a call (CPUs before JAX 0.8), what is copied, or what moves between an argument's last use and
+        its output.
         """
-        freed, copied, apart = 0, False, list[Tenant]()
+        freed, unsure, apart = 0, False, list[Tenant]()
         arguments = defaultdict[tuple[str, tuple[int, ...]], list[Instruction]](list)
         for each in undonated(self._module):
             arguments[each.shape.type.name, each.shape.dimensions].append(each)
@@ -172,22 +174,22 @@ class Assignment:
                 return None
             freed += allocation.size
             tenants = self._tenants_of(allocation)
-            apart += [each for each in tenants if self._made(each.value) != made]
             begin = lives[0][0]
             argument = alike.pop(0)
-            copied |= not self._ranges.follows_uses(output, argument)
             used = max((end for _, end in self._ranges.of([(argument, ())])), default=0)
+            unsure |= used < begin or not self._ranges.follows_uses(output, argument)
+            apart += [each for each in tenants if each.begin < used and self._made(each.value) != made]
             makers = (each for each, _ in made if self._ranges.times.get(each) == begin)
             if used > begin or (
                 used == begin and not all(may_overwrite(each, {argument}) for each in makers)
             ):
-                copied = True
+                unsure = True
                 apart.append(Tenant(allocation.index, 0, allocation.size, begin, used, tenants[0].value))
         before, with_others = _size(self._tenants), _size([*self._tenants, *apart])
         if before is None or with_others is None:
             return None
         freed = max(0, min(most, freed - (with_others - before)))
-        return None if freed == most and copied else freed
+        return None if freed == most and unsure else freed
 
     def _outputs(self) -> Iterator[tuple[Instruction, Any, list[Position]]]:
         """The outputs that are made, in order: each with its allocation and where the value is, empty if not known."""

@@ -167,7 +167,7 @@ class LiveRanges:
 def may_overwrite(instruction: Instruction, read: Collection[Instruction]) -> bool:
     """Whether an operation may write its result over what it has read, of which it reads no part again."""
     read = {each for each in instruction.operands if each in read or defined_at(each)[0] in read}
-    if not instruction.called or instruction.opcode == "sort":
+    if not instruction.called or instruction.opcode in _READS_AGAIN:
         return not read or instruction.opcode not in _READS_AGAIN
     computation = instruction.called[0]
     handed_on = (at for at, one in enumerate(instruction.operands) if one in read)

@@ -92,18 +92,23 @@ def _carried(loop: Instruction) -> int:
 def _donation(size: int, freed: int | None) -> Iterator[Saving]:
     """Arguments of this size that outputs are like; `freed` is None if it is not known when temporaries live.
 
-    What temporaries that must move to another place waste by their packing is not known before.
+    What temporaries that must move to another place waste or save by their packing is not known before.
     """
-    most, why = size, ""
-    if freed is not None and freed < size:
-        most = freed
-        why = ": temporaries use the outputs' places until these are made, or arguments are used after that"
-    if most:
+    about, how = size, ""
+    if freed is None:
+        how = f", and free at most {byte_size(size)}"
+    elif freed < size:
+        about, why = (
+            freed,
+            "temporaries use the outputs' places until these are made, or arguments are used after that",
+        )
+        how = f", and free about {byte_size(freed)}: {why}"
+    if about:
         yield Saving(
-            "donation", most, freed if freed == size else None,
+            "donation", about, freed if freed == size else None,
             f"{byte_size(size)} of arguments are held beside outputs of the same shapes and types: donated "
             "(`donate_argnums` of `jax.jit`), they give their place to these, if the caller does not use them again"
-            + ("" if freed == size else f", and free at most {byte_size(most)}{why}"),
+            + how,
         )  # fmt: skip
 
 

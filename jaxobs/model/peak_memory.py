@@ -56,7 +56,7 @@ class Place(NamedTuple):
 class Saving(NamedTuple):
     """What a change to the program would free: about so many bytes, and at least `least`.
 
-    Where that is None, `bytes` is the most that it could free.
+    Where that is None, `bytes` is the most that it could free, or about what it frees: the sentence says which.
     """
 
     change: str
