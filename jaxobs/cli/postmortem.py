@@ -46,14 +46,18 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--html", metavar="FILE", help="write one self-contained page, too")
     options = parser.options(arguments)
     directories = options.folders or [records_directory()]
-    folders = {each for directory in directories for each in _folders(directory)}
+    given = {directory: _folders(directory) for directory in directories}
+    folders = {each for found in given.values() for each in found}
     with using("a recorder"):
-        flights = _flights(folders)
+        shown_of = _flights(folders)
+        flights = list(shown_of.values())
         if not flights:
             raise InputError(f"no run has left a readable {RECORDER} in {', '.join(map(str, directories))}")
         plain = json.dumps(as_data(flights)) if options.json else ""
         shown = plain or to_text(story(flights), **look_of(sys.stdout))
         page = story_page(flights) if options.html is not None else ""
+    for directory in (each for each, found in given.items() if shown_of.keys().isdisjoint(found)):
+        say("jaxobs postmortem", f"{directory} is left out: it has no recorder of the newest run, which is shown")
     if options.html is not None:
         files = (folder / name for folder in folders for name in (RECORDER, BEFORE))
         write_output(Path(options.html), page.encode(), filter(Path.exists, files))
@@ -61,8 +65,8 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _flights(folders: Iterable[Path]) -> list[Flight]:
-    """The flights of the run whose recorder was written last, on one clock.
+def _flights(folders: Iterable[Path]) -> dict[Path, Flight]:
+    """The flights of the run whose recorder was written last, on one clock, by folder.
 
     Of a rank it is the newest: who starts by hand what is told no number gives each start the same id.
     """
@@ -81,7 +85,7 @@ def _flights(folders: Iterable[Path]) -> list[Flight]:
     for path, seconds in zip(paths, ahead, strict=True):
         if seconds:
             found[path] = _read(path, None, seconds) or found[path]
-    return [found[path] for path in paths]
+    return {path: found[path] for path in paths}
 
 
 def _written(folder: Path) -> float:

@@ -7,7 +7,9 @@ import statistics
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any, Final
 
 from jaxobs.report.markup import Element, card, table, tag, whole_page, with_code
 from jaxobs.report.ranks import in_progress, waited_for, waits
+from jaxobs.report.runs import REPORT
 from jaxobs.report.sentence import clock, plain, slowdown_sentence
 from jaxobs.report.tables import Column
 from jaxobs.report.text_table import TextTable, first_of
@@ -67,8 +70,8 @@ class Flight:
     """Long compiles, phases and profiler windows, and when they ended."""
     stacks: Moment | None = None
     """The newest line with the stacks of all threads, which stood in `loop`; None if it never stood still."""
-    slowdowns: list[tuple[float, str]] = field(default_factory=list)
-    """Sentences, and when they were kept."""
+    known: list[tuple[float, str]] = field(default_factory=list)
+    """Slowdowns and reports that memory ran out, and when they were kept."""
     ahead: float = 0.0
     """Seconds by which the clock of its host was ahead of the others', taken from all its times."""
     broken: int = 0
@@ -139,7 +142,7 @@ class Flight:
         elif "stacks" in line:
             self.stacks = line
         elif "slowdown" in line:
-            self.slowdowns.append((line["at"], plain(slowdown_sentence(line["slowdown"]))))
+            self.known.append((line["at"], plain(slowdown_sentence(line["slowdown"]))))
         else:
             under_way(line)  # raises where that cannot be told
             for name, loop in line["loops"].items():
@@ -162,7 +165,7 @@ def read_flight(folder: Path, start: Start | None = None, ahead: float = 0.0) ->
     Lines that are no recorder's are counted. With `start`, None for any other start, most of whose lines are not read.
     Raises OSError.
     """
-    flight = Flight(ahead=ahead)
+    flight = Flight(ahead=ahead, known=list(_out_of_memory(folder, ahead)))
     lines: list[bytes] = []
     for path in (folder / BEFORE, folder / RECORDER):
         if path.is_file():
@@ -176,6 +179,14 @@ def read_flight(folder: Path, start: Start | None = None, ahead: float = 0.0) ->
         if start and flight.moments and flight.start != start:
             return None
     return flight if flight.moments else None
+
+
+def _out_of_memory(folder: Path, ahead: float) -> Iterator[tuple[float, str]]:
+    """The reports in a run's folder that memory ran out, and when."""
+    for report in folder.glob(f"{REPORT}*"):
+        with suppress(ValueError):  # it has a name of another's
+            at = datetime.strptime(report.name.removeprefix(REPORT)[:15] + "Z", "%Y%m%dT%H%M%S%z")
+            yield at.timestamp() - ahead, f"memory ran out: {report} tells what held it"
 
 
 def _checked(line: Any, ahead: float) -> Moment:
@@ -389,10 +400,10 @@ def _span(line: Moment) -> str:
 def _events(flight: Flight, since: float) -> Iterator[tuple[float, str]]:
     """What is worth telling of a rank: long compiles and phases, hangs, values that are not finite, memory that grows.
 
-    That is told from the first step on: before it a job makes what it trains. Slowdowns and values that are not finite
-    are told whenever they began: what came later may have come of them.
+    That is told from the first step on: before it a job makes what it trains. Slowdowns, memory that ran out and values
+    that are not finite are told whenever they began: what came later may have come of them.
     """
-    yield from flight.slowdowns
+    yield from flight.known
     yield from (span for span in flight.spans if span[0] >= since)
     lately = [each for each in flight.moments if each["at"] >= since]
     stands_since = {hang["loop"]: each["at"] for each in reversed(lately) for hang in each["hang"]}

@@ -315,3 +315,26 @@ def test_of_a_full_directory_only_the_run_that_was_written_last_is_read(
     found = [rank["who"] for rank in json.loads(capsys.readouterr().out)]
     assert found == [{"jaxobs.run_id": "run1", "jax.process_index": str(rank)} for rank in range(2)]
     assert len(added) < 250
+
+
+def test_a_folder_of_another_run_than_the_newest_is_said_to_be_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = (written(tmp_path / run, lines_of(90, 120), jaxobs__run_id=run) for run in ("old", "new"))
+    os.utime(old / RECORDER, (1, 1))
+    assert main(["postmortem", str(old), str(new)]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith(f"jaxobs postmortem: {old} is left out")
+    assert len(said.err.splitlines()) == 1
+    assert "new: 1 rank" in said.out
+
+
+def test_reports_that_memory_ran_out_are_named_when_they_were_written(tmp_path: Path) -> None:
+    folder = written(tmp_path / "run", lines_of(90, 120))
+    report = folder / "out-of-memory-19700101T000130-abc"
+    report.mkdir()
+    (folder / "out-of-memory-notes").mkdir()
+    found = read_flight(folder)
+    assert found is not None
+    assert found.known == [(90.0, f"memory ran out: {report} tells what held it")]
+    assert f"memory ran out: {report}" in told(found)
