@@ -7,8 +7,8 @@ so that the leaves' seconds add up to those of all; the largest are listed there
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -39,26 +39,60 @@ class Part(NamedTuple):
     """Empty where it is that of several, of which nothing else is known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Node:
     """One frame with everything below it, `depth` calls below the outermost."""
 
     depth: int
     frame: Frame
-    work: Work = field(default_factory=Work)
-    labels: Counter[str] = field(default_factory=Counter)
+    parts: list[Part] = field(default_factory=list)
+    """Its own."""
+    children: dict[Frame, Node] = field(default_factory=dict)
+    seconds: float = 0.0
+    # Those of nodes that are kept alone: most of a large tree are not.
+    work: Work = field(init=False)
+    labels: Counter[str] = field(init=False)
     """Its seconds by the bottleneck that they are charged to."""
-    operations: list[Part] = field(default_factory=list)
+    operations: list[Part] = field(init=False)
     """The largest of a leaf, in order."""
 
-    def add(self, work: Work, seconds_by_label: Mapping[str, float]) -> None:
-        self.work.merge(work)
-        self.labels.update(seconds_by_label)  # Counter adds floats as well
+    def child(self, frame: Frame) -> Node:
+        return self.children.setdefault(frame, Node(self.depth + 1, frame))
 
-    def hold(self, parts: Iterable[Part], listed: set[int]) -> None:
-        """Add these parts, the largest first, as those of a leaf."""
-        for part in sorted(parts, key=_by_time):
-            self.add(part.work, {part.label: part.work.seconds})
+    def walk(self) -> Iterator[Node]:
+        """This and all nodes below, each before its own."""
+        yield self
+        for child in self.children.values():
+            yield from child.walk()
+
+    def add_up(self) -> float:
+        """Set the seconds of this and all that is below; what it does itself beside calls becomes a leaf."""
+        if self.children and self.parts:
+            self.child(ITSELF).parts, self.parts = self.parts, []
+        below = sum(child.add_up() for child in self.children.values())
+        self.seconds = below + sum(part.work.seconds for part in self.parts)
+        return self.seconds
+
+    def keep(self, kept: set[Node], listed: set[int]) -> None:
+        """Keep these nodes below, and sum up the work; `listed` are the parts, by identity, that leaves name."""
+        below = {frame: each for frame, each in self.children.items() if each in kept}
+        below.pop(OTHER_CALLS, None)
+        dropped = (each for frame, each in self.children.items() if frame not in below)
+        others = [part for child in dropped for node in child.walk() for part in node.parts]
+        self.children = below
+        if others:  # they are a leaf beside those that are kept, or it is a leaf itself
+            leaf = self.child(OTHER_CALLS) if self.children or self.depth < 0 else self
+            leaf.parts = others
+        for child in self.children.values():
+            child.keep(kept, listed)
+        self.work, self.labels, self.operations = Work(), Counter(), []
+        self.children = dict(sorted(self.children.items(), key=lambda one: -one[1].work.seconds))
+        for child in self.children.values():
+            self.work.merge(child.work)
+            self.labels.update(child.labels)  # Counter adds floats as well
+        for part in sorted(self.parts, key=_by_time):
+            self.work.merge(part.work)
+            self.labels.update({part.label: part.work.seconds})
             if id(part) in listed:
                 self.operations.append(part)
 
@@ -103,63 +137,19 @@ def call_tree(parts: Iterable[Part], limit: int = MAX_NODES) -> list[Node]:
     It has the `limit` nodes with the most time. Others are summed as OTHER_CALLS beside those that their caller has.
     Half as many operations are listed.
     """
-    root, parts = _Branch(), list(parts)
+    root, parts = Node(-1, ITSELF), list(parts)
     for part in parts:
-        branch = root
+        node = root
         for frame in part.path:
-            branch = branch.children[frame]
-        branch.parts.append(part)
+            node = node.child(frame)
+        node.parts.append(part)
     root.add_up()
-    kept = set(sorted(root.walk(), key=lambda branch: -branch.seconds)[: limit + 1])  # the root is one
+    kept = set(sorted(root.walk(), key=lambda node: -node.seconds)[: limit + 1])  # the root is one
     named = sorted((part for part in parts if part.operation), key=_by_time)
-    listed = {id(part) for part in named[: limit // 2]}
-    return [node for below in root.below(kept, listed, 0) for node in below]
+    root.keep(kept, {id(part) for part in named[: limit // 2]})
+    _, *nodes = root.walk()
+    return nodes
 
 
 def _by_time(part: Part) -> float:
     return -part.work.seconds
-
-
-@dataclass(slots=True, eq=False)
-class _Branch:
-    seconds: float = 0.0
-    parts: list[Part] = field(default_factory=list)
-    """Its own."""
-    children: defaultdict[Frame, _Branch] = field(default_factory=lambda: defaultdict(_Branch))
-
-    def add_up(self) -> None:
-        """Set the seconds of this and all that is below; what it does itself beside calls becomes a leaf."""
-        if self.children and self.parts:
-            self.children[ITSELF].parts, self.parts = self.parts, []
-        for child in self.children.values():
-            child.add_up()
-        self.seconds = sum(child.seconds for child in self.children.values())
-        self.seconds += sum(part.work.seconds for part in self.parts)
-
-    def walk(self) -> Iterator[_Branch]:
-        """This and all branches below, each before its own."""
-        yield self
-        for child in self.children.values():
-            yield from child.walk()
-
-    def below(self, kept: set[_Branch], listed: set[int], depth: int) -> list[list[Node]]:
-        """For each child, its node and those below it; `listed` are the parts, by identity, that leaves name."""
-        found, others = [], list[Part]()
-        for frame, child in self.children.items():
-            if child not in kept or frame == OTHER_CALLS:
-                others += child.everything()
-                continue
-            node, below = Node(depth, frame), child.below(kept, listed, depth + 1)
-            for first, *_ in below:
-                node.add(first.work, first.labels)
-            if not below:
-                node.hold(child.everything(), listed)
-            found.append([node, *(each for nodes in below for each in nodes)])
-        if others and (found or not depth):  # else its caller is a leaf
-            rest = Node(depth, OTHER_CALLS)
-            rest.hold(others, listed)
-            found.append([rest])
-        return sorted(found, key=lambda nodes: -nodes[0].work.seconds)
-
-    def everything(self) -> Iterator[Part]:
-        return (part for branch in self.walk() for part in branch.parts)
