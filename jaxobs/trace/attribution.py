@@ -13,13 +13,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import Final
+from typing import Final, TypeVar
 
 from jaxobs.model.intervals import Span, joined
 from jaxobs.model.trace import Kind, StretchTime
 
 Interval = tuple[int, int, int]
 """Start and end in picoseconds, and the operation's index."""
+Run = tuple[int, int, int | None]
+"""A run of a program: start of its first operation and end of its last in picoseconds, and the program's id."""
+Told = TypeVar("Told")
 
 _RANK: Final[dict[Kind, int]] = {"compute": 0, "command_buffer": 0, "collective": 1, "transfer": 2, "copy": 3}
 _RANKS: Final = 4
@@ -138,26 +141,25 @@ PICOSECONDS: Final = 1e12
 def stretch_time(
     parts: Sequence[tuple[float, float]],
     intervals: Sequence[Interval],
-    under_way: Sequence[Span],
+    under_way: Sequence[Run],
     kinds: Sequence[Kind],
     shown: Sequence[int],
-    runs: Sequence[tuple[Span, int | None]] = (),
+    runs: Sequence[Run] = (),
     *,
     in_flight: Sequence[Interval] = (),
 ) -> StretchTime:
     """A device's times in these parts of a trace, given in seconds.
 
-    `under_way`: the spans of runs, or parts of runs. `shown`: the operations whose charges are given, in order. `runs`:
-    the whole runs, each with its program, where they are known.
+    `under_way`: runs, or parts of runs. `shown`: the operations whose charges are given, in order. `runs`: the whole
+    runs, where they are known.
     """
-    spans = joined((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
-    inside = list(_clipped(intervals, spans))
-    under_way_inside = _clipped(((start, end, 0) for start, end in under_way), spans)
-    found = attribute(inside, kinds, list(_clipped(in_flight, spans)))
+    spans = spans_of(parts)
+    inside = list(clipped(intervals, spans))
+    found = attribute(inside, kinds, list(clipped(in_flight, spans)))
     return StretchTime(
         seconds=_length(spans) / PICOSECONDS,
         busy_seconds=found.busy / PICOSECONDS,
-        gap_seconds=gap_seconds(inside, [(start, end) for start, end, _ in under_way_inside]),
+        gap_seconds=gap_seconds(inside, clipped(under_way, spans)),
         charged_seconds=tuple(found.charged[at] / PICOSECONDS for at in shown),
         collective_seconds=found.together[1] / PICOSECONDS,
         runs=_runs_inside(runs, spans),
@@ -177,12 +179,10 @@ def _edges(inside: Sequence[Interval], spans: Sequence[Span]) -> int:
     return min(before, longest) + min(after, longest)
 
 
-def _runs_inside(
-    runs: Sequence[tuple[Span, int | None]], spans: Sequence[Span]
-) -> dict[int | None, tuple[int, float]]:
+def _runs_inside(runs: Sequence[Run], spans: Sequence[Span]) -> dict[int | None, tuple[int, float]]:
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     found: dict[int | None, tuple[int, float]] = {}
-    for (start, end), program in runs:
+    for start, end, program in runs:
         at = bisect_right(starts, start) - 1
         if at >= 0 and end <= ends[at]:
             count, total = found.get(program, (0, 0.0))
@@ -190,19 +190,26 @@ def _runs_inside(
     return found
 
 
-def gap_seconds(intervals: Sequence[Interval], runs: Iterable[Span]) -> float:
+def gap_seconds(intervals: Iterable[Interval], runs: Iterable[Run]) -> float:
     """The seconds in which a run was under way and no operation ran."""
-    busy = [(start, end) for start, end, _ in intervals]
-    return (_length(joined([*busy, *runs])) - _length(joined(busy))) / PICOSECONDS
+    busy, under_way = ([(start, end) for start, end, _ in each] for each in (intervals, runs))
+    return (_length(joined(busy + under_way)) - _length(joined(busy))) / PICOSECONDS
 
 
 def _length(spans: Iterable[Span]) -> float:
     return sum(end - start for start, end in spans)
 
 
-def _clipped(intervals: Iterable[Interval], spans: Sequence[Span]) -> Iterable[Interval]:
+def spans_of(parts: Sequence[tuple[float, float]]) -> list[Span]:
+    """The union of these parts of a trace, given in seconds, in picoseconds."""
+    return joined((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
+
+
+def clipped(
+    intervals: Iterable[tuple[int, int, Told]], spans: Sequence[Span]
+) -> Iterator[tuple[int, int, Told]]:
     """The parts of intervals that lie in these spans, which are sorted and disjoint."""
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
-    for start, end, operation in intervals:
+    for start, end, told in intervals:
         for at in range(bisect_right(ends, start), bisect_left(starts, end)):
-            yield max(start, starts[at]), min(end, ends[at]), operation
+            yield max(start, starts[at]), min(end, ends[at]), told

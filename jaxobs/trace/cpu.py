@@ -12,7 +12,7 @@ from jaxobs.model.intervals import Span
 from jaxobs.trace.attribution import Interval
 from jaxobs.trace.modules import ModuleIndex, program_of, text_of
 from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of, payload
-from jaxobs.trace.timeline import MAX_DURATION, Run, Timeline
+from jaxobs.trace.timeline import MAX_DURATION, Timeline
 
 _DISTINCT_STATS: Final = frozenset(["hlo_op", "hlo_module", "program_id", "device_ordinal"])
 _NEVER: Final = ("$", "ThreadpoolListener::Record", "ThreadpoolListener::Stop")
@@ -174,9 +174,9 @@ def add_runs(device: Timeline, keys: Sequence[bytes], modules: ModuleIndex) -> N
     for program, runs in by_program.items():
         cut = _cut(device, modules, program, [seen for _, seen in runs])
         for at, (span, _) in enumerate(runs):
-            (device.cut_runs if at in cut else device.whole_runs).append(Run(span, program))
+            (device.cut_runs if at in cut else device.whole_runs).append((*span, program))
     for known in (device.cut_runs, device.whole_runs):
-        known.sort(key=itemgetter(0))
+        known.sort(key=itemgetter(0, 1))
 
 
 def _cut(device: Timeline, modules: ModuleIndex, program: int | None, runs: list[set[int]]) -> set[int]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from jaxobs.model.intervals import Span
+from jaxobs.trace.attribution import Run
 from jaxobs.trace.modules import ModuleIndex, kind_of_event, library_kernel, program_of, text_of
 from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, Value, lines_of, payload
 from jaxobs.trace.timeline import MAX_DURATION, Timeline
@@ -63,13 +64,13 @@ def read_gpu(
     return reader.device
 
 
-def _launches(device: Timeline) -> Iterator[tuple[int, int]]:
+def _launches(device: Timeline) -> Iterator[Run]:
     """The waits of at most MAX_LAUNCH between two operations of one program, on any streams."""
     reach, last = -1, None
     for start, end, index in sorted(device.intervals):
         program = device.operations[index].program_id
         if program is not None and program == last and 0 <= reach < start <= reach + MAX_LAUNCH:
-            yield reach, start
+            yield reach, start, program
         if end > reach:
             reach, last = end, program
 

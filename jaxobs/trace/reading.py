@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +13,8 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from jaxobs.model.intervals import joined
 from jaxobs.model.trace import HostTrace, Trace
-from jaxobs.trace.attribution import PICOSECONDS
+from jaxobs.trace.attribution import clipped, spans_of
 from jaxobs.trace.cpu import HostPlane
 from jaxobs.trace.gpu import read_gpu
 from jaxobs.trace.modules import ModuleIndex, read_modules
@@ -218,20 +216,12 @@ Call = tuple[int, int, int, str]
 """Line of the host's plane (a thread), start and negated end in picoseconds, and the function's name."""
 
 
-def calls_in(
-    stretches: Mapping[str, Sequence[tuple[float, float]]], calls: Iterable[Call]
-) -> dict[str, Counter[str]]:
+def calls_in(stretches: Stretches, calls: Iterable[Call]) -> dict[str, Counter[str]]:
     """Calls that begin in each stretch (starts and ends in seconds), by function; stretches without any are absent."""
-    begun = list(outermost(calls)) if stretches else []
-    found: dict[str, Counter[str]] = {}
-    for name, parts in stretches.items():
-        spans = joined((round(start * PICOSECONDS), round(end * PICOSECONDS)) for start, end in parts)
-        starts = [start for start, _ in spans]
-        for start, function in begun:
-            at = bisect_right(starts, start) - 1
-            if at >= 0 and start < spans[at][1]:
-                found.setdefault(name, Counter())[function] += 1
-    return found
+    begun = [(start, start + 1, function) for start, function in outermost(calls)] if stretches else []
+    inside = {name: clipped(begun, spans_of(parts)) for name, parts in stretches.items()}
+    found = {name: Counter(function for *_, function in each) for name, each in inside.items()}
+    return {name: counts for name, counts in found.items() if counts}
 
 
 def outermost(calls: Iterable[Call]) -> Iterable[tuple[int, str]]:

@@ -7,11 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
-from jaxobs.model.intervals import Span
 from jaxobs.model.trace import DeviceTrace, Kind, ModuleTime, OperationTime
-from jaxobs.trace.attribution import PICOSECONDS, Attribution, Interval, attribute, gap_seconds, stretch_time
+from jaxobs.trace.attribution import (
+    PICOSECONDS,
+    Attribution,
+    Interval,
+    Run,
+    attribute,
+    gap_seconds,
+    stretch_time,
+)
 from jaxobs.trace.modules import ModuleIndex, kind_of_opcode, may_repeat, opcode_in_name
 from jaxobs.trace.planes import Value
 
@@ -59,13 +66,6 @@ class Operation:
     fastest: int = MAX_DURATION
 
 
-class Run(NamedTuple):
-    """A run of a program: from its first operation to the end of its last, in picoseconds."""
-
-    span: Span
-    program_id: int | None
-
-
 RunsByProgram = dict[int | None, tuple[int | None, str]]
 """By program, the number of runs and what it was counted from, or None and why it is unknown."""
 
@@ -86,7 +86,7 @@ class Timeline:
         self.whole_runs: list[Run] = []
         """The runs that the trace holds as a whole, and those that it holds in part; empty where runs are unknown."""
         self.cut_runs: list[Run] = []
-        self.launches: list[tuple[int, int]] = []
+        self.launches: list[Run] = []
         """The short waits between two operations of one program, in picoseconds, where runs are unknown."""
         self.launches_of_graphs: Mapping[int | None, int] = {}
         """How often the kernels of CUDA graphs ran, by program id."""
@@ -139,7 +139,7 @@ class Timeline:
             operation.total += duration
             operation.fastest = min(operation.fastest, duration)
         kind, capabilities = device_kind(self.platform, self.capabilities)
-        under_way = [span for span, _ in (*self.whole_runs, *self.cut_runs)] or self.launches
+        under_way = [*self.whole_runs, *self.cut_runs] or self.launches
         runs = self._runs_by_program()
         seen = (index for index, operation in enumerate(self.operations) if operation.count)
         order = sorted(seen, key=lambda index: -found.charged[index] / PICOSECONDS)
@@ -235,7 +235,7 @@ class Timeline:
             told = operation.executions and not operation.in_graph and operation.kind != "control"
             if told and operation.in_entry and not may_repeat(operation.category, tuple(operation.kernels)):
                 executions.append(operation.executions)
-        seen = Counter(run.program_id for run in (*self.whole_runs, *self.cut_runs))
+        seen = Counter(program for *_, program in (*self.whole_runs, *self.cut_runs))
         found: RunsByProgram = {}
         for program_id, executions in entry.items():
             if seen[program_id]:
@@ -252,7 +252,7 @@ class Timeline:
 
 def _seconds_by_program(runs: Iterable[Run]) -> dict[int | None, list[float]]:
     found: dict[int | None, list[float]] = {}
-    for (start, end), program_id in runs:
+    for start, end, program_id in runs:
         found.setdefault(program_id, []).append((end - start) / PICOSECONDS)
     return found
 

@@ -10,13 +10,14 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cache
+from operator import itemgetter
 from typing import Any, Final
 
 from jaxobs.model.trace import Kind
 from jaxobs.trace.attribution import Interval
 from jaxobs.trace.modules import ModuleIndex, kind_of_opcode, program_of, text_of, unsigned
 from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of
-from jaxobs.trace.timeline import MAX_DURATION, Run, Timeline
+from jaxobs.trace.timeline import MAX_DURATION, Timeline
 
 _OPERATIONS: Final = "XLA Ops"
 _ASYNCHRONOUS: Final = "Async XLA Ops"
@@ -81,7 +82,7 @@ class _TpuPlane:
                 self._module_names[program] = written[1]
                 start, end = self._times(line.base, event)
                 if 0 <= start <= end <= start + MAX_DURATION:
-                    self.device.whole_runs.append(Run((start, end), program))
+                    self.device.whole_runs.append((start, end, program))
 
     def read_operations(self, line: Line) -> None:
         """Read a line of operations. On the synchronous one the event of a loop encloses those of its body.
@@ -117,11 +118,11 @@ class _TpuPlane:
         barriers = {key for key, event in self._metadata.events.items() if event.name == _BARRIER}
         for event in line.events:
             start, end = self._times(line.base, event)
-            before = bisect_right(runs, start, key=lambda run: run.span[0])
-            if event.metadata_id in barriers and before and start <= end <= runs[before - 1].span[1]:
+            before = bisect_right(runs, start, key=itemgetter(0))
+            if event.metadata_id in barriers and before and start <= end <= runs[before - 1][1]:
                 following = bisect_left(known, end)
                 ahead = self._ahead[known[following]] if following < len(known) else 0
-                program = runs[before - 1].program_id
+                program = runs[before - 1][2]
                 module = self._module_names.get(program or 0)
                 index = self.device.operation(
                     _BARRIER, program, instruction=None, module=module, kind="collective"
@@ -134,11 +135,11 @@ class _TpuPlane:
         On the host's, which is set anew now and then, the runs of a v6e take 551 to 982 ms, on its own 784 ms each.
         """
         known, runs = sorted(self._ahead), self.device.whole_runs
-        for at, ((start, end), program) in enumerate(runs):
+        for at, (start, end, program) in enumerate(runs):
             inside = known[bisect_left(known, start) : bisect_right(known, end)]
             if inside:
                 begun = start + self._ahead[inside[0]]
-                runs[at] = Run((begun, max(begun, end + self._ahead[inside[-1]])), program)
+                runs[at] = begun, max(begun, end + self._ahead[inside[-1]]), program
 
     def _times(self, base: int, event: Any) -> tuple[int, int]:
         start, duration = base + event.offset_ps, event.duration_ps

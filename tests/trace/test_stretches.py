@@ -14,6 +14,7 @@ KINDS: tuple[Kind, ...] = ("compute", "collective", "control")
 UNIT = round(PICOSECONDS)
 spans = st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda drawn: (drawn[0], drawn[0] + drawn[1]))
 intervals = st.lists(st.tuples(spans, st.integers(0, 2)).map(lambda drawn: (*drawn[0], drawn[1])), max_size=8)
+runs_of_one = st.lists(spans.map(lambda span: (*span, None)), max_size=4)
 
 
 def scaled(parts):
@@ -24,7 +25,7 @@ def runs_at(moment, parts):
     return any(start <= moment < end for start, end, *_ in parts)
 
 
-@given(st.lists(spans, max_size=6), intervals, st.lists(spans, max_size=4))
+@given(st.lists(spans, max_size=6), intervals, runs_of_one)
 def test_it_is_what_a_walk_through_every_moment_finds(parts, operations, runs):
     found = stretch_time(parts, scaled(operations), scaled(runs), KINDS, [0, 1, 2])
     inside = [moment for moment in range(50) if runs_at(moment, parts)]
@@ -38,7 +39,7 @@ def test_it_is_what_a_walk_through_every_moment_finds(parts, operations, runs):
     assert sum(found.charged_seconds) == pytest.approx(found.busy_seconds)
 
 
-@given(intervals, st.lists(spans, max_size=4))
+@given(intervals, runs_of_one)
 def test_a_gap_is_no_busy_time_and_lies_in_a_run(operations, runs):
     gaps = gap_seconds(scaled(operations), scaled(runs))
     assert gaps == sum(runs_at(at, runs) and not runs_at(at, operations) for at in range(50))
