@@ -50,20 +50,6 @@ def _number(value: Value) -> int:
     return value if isinstance(value, int) else 0  # of another type in a corrupted trace alone
 
 
-def read_gpu(
-    plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIndex, copies: Mapping[bytes, str]
-) -> Timeline:
-    """A GPU; `copies` are the host's calls by correlation id. Raises TraceError."""
-    reader = _GpuPlane(metadata, Timeline(metadata.name, host, "gpu", modules), modules, copies)
-    reader.device.capabilities = metadata.stats
-    for line in lines_of(plane):
-        if line.name.startswith(_STREAM):  # other lines repeat the streams' events in another form
-            reader.read(line)
-    reader.add_graphs()
-    reader.device.launches = list(_launches(reader.device))
-    return reader.device
-
-
 def _launches(device: Timeline) -> Iterator[Run]:
     """The waits of at most MAX_LAUNCH between two operations of one program, on any streams."""
     reach, last = -1, None
@@ -75,17 +61,23 @@ def _launches(device: Timeline) -> Iterator[Run]:
             reach, last = end, program
 
 
-class _GpuPlane:
-    def __init__(
-        self, metadata: PlaneMetadata, device: Timeline, modules: ModuleIndex, copies: Mapping[bytes, str]
-    ) -> None:
-        self.device = device
-        self._metadata, self._copies = metadata, copies
-        self._stats = EventStats(metadata, _DISTINCT_STATS)
-        self._modules = modules
-        self._nodes: dict[tuple[int, bytes], _Node] = {}
+class GpuPlane:
+    """Reads a GPU, the `device`; `copies` are the host's calls by correlation id. Raises TraceError."""
 
-    def read(self, line: Line) -> None:
+    def __init__(self, plane: Plane, host: str, modules: ModuleIndex, copies: Mapping[bytes, str]) -> None:
+        metadata = PlaneMetadata(plane)
+        self.device = Timeline(metadata.name, host, "gpu", modules)
+        self.device.capabilities = metadata.stats
+        self._metadata, self._copies, self._modules = metadata, copies, modules
+        self._stats = EventStats(metadata, _DISTINCT_STATS)
+        self._nodes: dict[tuple[int, bytes], _Node] = {}
+        for line in lines_of(plane):
+            if line.name.startswith(_STREAM):  # other lines repeat the streams' events in another form
+                self._read(line)
+        self._add_graphs()
+        self.device.launches = list(_launches(self.device))
+
+    def _read(self, line: Line) -> None:
         base = line.base
         entries, code, intervals = self._stats.entries, self._stats.code, self.device.intervals
         operations = self.device.operations
@@ -153,7 +145,7 @@ class _GpuPlane:
             self._nodes[key] = _Node(name, self._stats.read(stats), [])
         return self._nodes[key]
 
-    def add_graphs(self) -> None:
+    def _add_graphs(self) -> None:
         """Add what ran in CUDA graphs, each kernel as the instruction that it executes where that can be told.
 
         Nodes are numbered as XLA adds them, in the schedule's order. A graph within another lies in its node's place, or

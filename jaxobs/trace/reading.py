@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from jaxobs.model.trace import HostTrace, Trace
 from jaxobs.trace.attribution import clipped, spans_of
 from jaxobs.trace.cpu import HostPlane
-from jaxobs.trace.gpu import read_gpu
+from jaxobs.trace.gpu import GpuPlane
 from jaxobs.trace.modules import ModuleIndex, read_modules
 from jaxobs.trace.planes import (
     ERRORS,
@@ -31,7 +31,7 @@ from jaxobs.trace.planes import (
     split_plane,
 )
 from jaxobs.trace.timeline import Timeline
-from jaxobs.trace.tpu import read_tpu
+from jaxobs.trace.tpu import TpuPlane
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 * 2**20
 """Largest trace of one host. Reading one of this size takes up to fifteen times its bytes of memory and 18 s
@@ -172,11 +172,10 @@ def _read_device(
     plane: Plane, host: str, index: ModuleIndex, copies: dict[bytes, str], notes: list[str]
 ) -> Iterator[Timeline]:
     """The device of a plane; none if it is of no known kind, or ran nothing."""
-    metadata = PlaneMetadata(plane)
     if plane.name.startswith(_GPU):
-        timeline = read_gpu(plane, metadata, host, index, copies)
+        timeline = GpuPlane(plane, host, index, copies).device
     elif _TPU.match(plane.name):
-        timeline = read_tpu(plane, metadata, host, index)
+        timeline = TpuPlane(plane, host, index).device
     else:
         if plane.lines:
             notes.append(f"the plane {plane.name} is of no kind that is known, and was left out")

@@ -34,23 +34,6 @@ _HOST_MEMORY: Final = "S(5)"
 _MODULE: Final = re.compile(r"(.*?)\((\d+)\)\Z", re.DOTALL)
 
 
-def read_tpu(plane: Plane, metadata: PlaneMetadata, host: str, modules: ModuleIndex) -> Timeline:
-    """A TPU core. Raises TraceError for corrupted bytes."""
-    reader = _TpuPlane(metadata, Timeline(metadata.name, host, "tpu", modules))
-    reader.device.capabilities = metadata.stats
-    lines = (line for line in lines_of(plane) if line.name in _IN_ORDER)
-    for line in sorted(lines, key=lambda line: _IN_ORDER.index(line.name)):
-        if line.name == _MODULES:
-            reader.read_modules(line)
-        elif line.name == _RUNTIME:
-            reader.read_barriers(line)
-        else:
-            reader.read_operations(line)
-    reader.put_runs_right()
-    reader.device.in_flight = reader.device.in_flight or list(_pairs(reader.device))
-    return reader.device
-
-
 def _pairs(device: Timeline) -> Iterator[Interval]:
     """What was in flight by the events of its start and end, where the device has no line of asynchronous operations."""
     begun: dict[tuple[int | None, str], int] = {}
@@ -63,17 +46,26 @@ def _pairs(device: Timeline) -> Iterator[Interval]:
             yield begun.pop((operation.program_id, name)), end, index
 
 
-class _TpuPlane:
-    def __init__(self, metadata: PlaneMetadata, device: Timeline) -> None:
-        self.device = device
-        self._metadata = metadata
+class TpuPlane:
+    """Reads a TPU core, the `device`. Raises TraceError for corrupted bytes."""
+
+    def __init__(self, plane: Plane, host: str, modules: ModuleIndex) -> None:
+        self._metadata = metadata = PlaneMetadata(plane)
+        self.device = Timeline(metadata.name, host, "tpu", modules)
+        self.device.capabilities = metadata.stats
         self._stats = EventStats(metadata, ())
         self._operation = cache(self._classify)
         self._module_names: dict[int, str] = {}
         self._ahead: dict[int, int] = {}
         """By the start and the end of an event on the host's clock, how far the device's own clock is ahead."""
+        read = {_MODULES: self._read_modules, _RUNTIME: self._read_barriers}
+        lines = (line for line in lines_of(plane) if line.name in _IN_ORDER)
+        for line in sorted(lines, key=lambda line: _IN_ORDER.index(line.name)):
+            read.get(line.name, self._read_operations)(line)
+        self._put_runs_right()
+        self.device.in_flight = self.device.in_flight or list(_pairs(self.device))
 
-    def read_modules(self, line: Line) -> None:
+    def _read_modules(self, line: Line) -> None:
         for event in line.events:
             known = self._metadata.events.get(event.metadata_id)
             written = _MODULE.fullmatch(known.name) if known else None
@@ -84,7 +76,7 @@ class _TpuPlane:
                 if 0 <= start <= end <= start + MAX_DURATION:
                     self.device.whole_runs.append((start, end, program))
 
-    def read_operations(self, line: Line) -> None:
+    def _read_operations(self, line: Line) -> None:
         """Read a line of operations. On the synchronous one the event of a loop encloses those of its body.
 
         An asynchronous operation has an event there where it starts, which takes no time, and one where the core waits
@@ -112,7 +104,7 @@ class _TpuPlane:
             stack.append((end, index))
         self.device.intervals.extend(found)
 
-    def read_barriers(self, line: Line) -> None:
+    def _read_barriers(self, line: Line) -> None:
         """Read the waits for other cores, each of the run in which it lies, on the clock of what follows it there."""
         known, runs = sorted(self._ahead), sorted(self.device.whole_runs)
         barriers = {key for key, event in self._metadata.events.items() if event.name == _BARRIER}
@@ -129,7 +121,7 @@ class _TpuPlane:
                 )
                 self.device.intervals.append((start + ahead, end + ahead, index))
 
-    def put_runs_right(self) -> None:
+    def _put_runs_right(self) -> None:
         """Put runs on the device's own clock, by the first and the last moment in each for which it is known.
 
         On the host's, which is set anew now and then, the runs of a v6e take 551 to 982 ms, on its own 784 ms each.
