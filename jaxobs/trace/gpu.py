@@ -169,7 +169,8 @@ class GpuPlane:
         seen = {(one.program_id, one.instruction) for one in self.device.operations}
         for at, node in enumerate(nodes):
             program, named = program_of(node.stats), text_of(node.stats, "hlo_op") or ""
-            known = self._modules.instruction(program, named)  # older events name the launch of the graph
+            # Older events name the launch of the graph.
+            known = self._modules.module(program).instructions.get(named)
             told = known is not None and known.kind != "control"
             found.append(named if told else self._modules.of_kernel(program, node.kernel))
             seen.add((program, found[at]))

@@ -177,13 +177,6 @@ class ModuleIndex:
         self._notes = notes
         self._decoded: dict[int | None, Module] = {None: _UNKNOWN}
 
-    def name(self, program_id: int | None) -> str | None:
-        return self.module(program_id).name or None
-
-    def instruction(self, program_id: int | None, name: str) -> Instruction | None:
-        """An instruction by name; None if the module is not in the trace, or has none of this name."""
-        return self.module(program_id).instructions.get(name)
-
     def of_kernel(self, program_id: int | None, kernel: str) -> str | None:
         """The instruction that was compiled to a kernel, whose name on ROCm has the suffix of its descriptor."""
         return self.module(program_id).kernels.get(kernel.removesuffix(".kd"))
@@ -196,9 +189,9 @@ class ModuleIndex:
         another module here. Its own module is listed under its id in this process; where several have the name, which
         one ran must not be guessed.
         """
-        if recorded is None or module is None or self.name(recorded) == module:
+        if recorded is None or module is None or self.module(recorded).name == module:
             return recorded
-        named = [program for program in self.serialized if self.name(program) == module]
+        named = [program for program in self.serialized if self.module(program).name == module]
         return named[0] if len(named) == 1 else -1 - recorded
 
     def entry(self, program_id: int | None) -> frozenset[str] | None:

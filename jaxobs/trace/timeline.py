@@ -110,8 +110,9 @@ class Timeline:
         key = (instruction, program_id, "" if instruction else name)
         index = self._indices.get(key)
         if index is None:
-            found = self._modules.instruction(program_id, instruction) if instruction else None
-            opcode = found.opcode if found else opcode_in_name(instruction) if instruction else None
+            known = self._modules.module(program_id)
+            found = known.instructions.get(instruction) if instruction else None
+            opcode = found.opcode if found else opcode_in_name(instruction or "")
             own = found.kind if found else None
             if kind == "transfer" and own in {"copy", "compute"}:
                 own = kind  # the event names both ends of a copy, one of which is the host
@@ -119,10 +120,10 @@ class Timeline:
                 Operation(
                     name=instruction or name,
                     instruction=instruction,
-                    module=self._modules.name(program_id) or module,
+                    module=known.name or module,
                     program_id=program_id,
                     category=(found and found.opcode) or category or opcode or "kernel",
-                    kind=own or kind or kind_of_opcode(opcode or ""),
+                    kind=own or kind or kind_of_opcode(opcode),
                     in_entry=found.in_entry if found else False,
                 )
             )
