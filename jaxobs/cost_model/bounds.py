@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from jaxobs.cost_model.hlo.decode import runs_of
-from jaxobs.cost_model.hlo.instructions import Computation, Instruction
+from jaxobs.cost_model.hlo.instructions import CONTROL, Computation, Instruction
 from jaxobs.model.cost import IN_FLOPS, Cost, sum_of
 
 
@@ -20,10 +20,12 @@ class Bounds:
         self.least: dict[Computation, Cost] = {}
         self.least_branch: dict[Instruction, Computation] = {}
 
-    def add(self, computation: Computation, own: Iterable[Cost], control: list[Instruction]) -> None:
-        """Add a computation: ``own`` are the costs of its instructions without those in ``control``."""
+    def add(self, computation: Computation, own: Iterable[Cost]) -> None:
+        """Add a computation: ``own`` are the costs of its instructions without those that run others on the device."""
         parts = [(cost, 1.0) for cost in own]
-        for instruction in control:
+        for instruction in computation.instructions:
+            if instruction.opcode not in CONTROL or instruction.runs_on_host:
+                continue
             if instruction.opcode == "while" and instruction.trip_count is None:
                 unknown = (
                     f"how often loop {instruction.name} runs cannot be told from its module before run time"

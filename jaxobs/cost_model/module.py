@@ -133,17 +133,14 @@ class _Walk:
 
     def _add_up(self, computation: Computation) -> None:
         own: list[tuple[Instruction, Cost]] = []
-        control = []
         for instruction in computation.instructions:
             opcode = instruction.opcode
             if opcode in CONTROL or opcode.endswith(("-done", "-update")):
                 self.without_work.append(instruction)
-            if opcode in CONTROL and not instruction.runs_on_host:
-                control.append(instruction)
-            elif opcode not in FREE:
+            if opcode not in FREE and (opcode not in CONTROL or instruction.runs_on_host):
                 own.append((instruction, self._once(instruction)))
         self.once[computation] = own
-        self.bounds.add(computation, (cost for _, cost in own), control)
+        self.bounds.add(computation, (cost for _, cost in own))
 
     def _once(self, instruction: Instruction) -> Cost:
         """The cost of one execution."""

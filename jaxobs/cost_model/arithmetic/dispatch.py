@@ -114,15 +114,13 @@ class Arithmetic:
 
     def prepare(self, computation: Computation) -> None:
         """Add up a computation that runs inside an instruction; what it calls must have been prepared."""
-        parts, control, (*_, need) = [], [], self._fusions.of(computation)
+        parts, (*_, need) = [], self._fusions.of(computation)
         for instruction in computation.instructions:
-            if instruction.opcode in CONTROL:
-                control.append(instruction)
-            else:
+            if instruction.opcode not in CONTROL:
                 part = need.part(instruction)
                 parts += [(self.cost(instruction), part), (fused_collective_cost(instruction), part)]
         # Inside a fusion nothing moves to or from device memory; the fusion's traffic is counted at its boundary.
-        self._bounds.add(computation, [replace(sum_of(parts), bytes=0.0)], control)
+        self._bounds.add(computation, [replace(sum_of(parts), bytes=0.0)])
 
     def cost(self, instruction: Instruction) -> Cost:
         """The arithmetic of one run of ``instruction``, which is no loop, call or conditional."""
