@@ -11,7 +11,7 @@ from typing import Any, Final
 from jaxobs.model.intervals import Span
 from jaxobs.trace.attribution import Interval
 from jaxobs.trace.modules import ModuleIndex, program_of, text_of
-from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of, payload
+from jaxobs.trace.planes import EventStats, Line, Plane, lines_of, payload
 from jaxobs.trace.timeline import MAX_DURATION, Timeline
 
 _DISTINCT_STATS: Final = frozenset(["hlo_op", "hlo_module", "program_id", "device_ordinal"])
@@ -33,14 +33,13 @@ class HostPlane:
     """Reads `/host:CPU`; `devices()`, `calls` and `copies` hold what was found. Raises TraceError for corrupted bytes."""
 
     def __init__(self, plane: Plane, host: str, modules: ModuleIndex) -> None:
-        metadata = PlaneMetadata(plane)
         self.copies: dict[bytes, str] = {}
         """Names of host calls that copy, by their correlation id as encoded."""
         self.calls: list[tuple[int, int, int, str]] = []
         """Calls of jitted functions: line, start and negated end in picoseconds, function."""
-        self._metadata, self._host, self._modules = metadata, host, modules
-        self._stats = EventStats(metadata, _DISTINCT_STATS)
-        self._telling = {key for key, known in metadata.events.items() if not known.name.startswith(_NEVER)}
+        self._plane, self._host, self._modules = plane, host, modules
+        self._stats = EventStats(plane, _DISTINCT_STATS)
+        self._telling = {key for key, known in plane.events.items() if not known.name.startswith(_NEVER)}
         self._devices: dict[int, tuple[Timeline, list[_Started]]] = {}
         self._ended: dict[bytes | None, tuple[int, int, int]] = {}
         self._strange = 0
@@ -90,8 +89,8 @@ class HostPlane:
 
     def _classify(self, metadata_id: int, stats: list[bytes]) -> _Entry:
         """Classify events with this name and these statistics: their class, and the data needed to read one."""
-        name = self._metadata.events[metadata_id].name
-        values = self._stats.read(stats)
+        name = self._plane.events[metadata_id].name
+        values = self._plane.read(stats)
         position = self._stats.position
         if name == _TASK:
             return (_TASK_BEGINS,)
@@ -113,7 +112,7 @@ class HostPlane:
         return (_OTHER,)
 
     def _device(self, ordinal: int) -> tuple[Timeline, list[_Started]]:
-        made = Timeline(f"{self._metadata.name}:{ordinal}", self._host, "cpu", self._modules)
+        made = Timeline(f"{self._plane.name}:{ordinal}", self._host, "cpu", self._modules)
         return self._devices.setdefault(ordinal, (made, []))
 
 

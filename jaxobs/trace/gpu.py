@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from jaxobs.model.intervals import Span
 from jaxobs.trace.attribution import Run
 from jaxobs.trace.modules import ModuleIndex, kind_of_event, library_kernel, program_of, text_of
-from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, Value, lines_of, payload
+from jaxobs.trace.planes import EventStats, Line, Plane, Value, lines_of, payload
 from jaxobs.trace.timeline import MAX_DURATION, Timeline
 
 _DISTINCT_STATS: Final = frozenset(
@@ -65,11 +65,10 @@ class GpuPlane:
     """Reads a GPU, the `device`; `copies` are the host's calls by correlation id. Raises TraceError."""
 
     def __init__(self, plane: Plane, host: str, modules: ModuleIndex, copies: Mapping[bytes, str]) -> None:
-        metadata = PlaneMetadata(plane)
-        self.device = Timeline(metadata.name, host, "gpu", modules)
-        self.device.capabilities = metadata.stats
-        self._metadata, self._copies, self._modules = metadata, copies, modules
-        self._stats = EventStats(metadata, _DISTINCT_STATS)
+        self.device = Timeline(plane.name, host, "gpu", modules)
+        self.device.capabilities = plane.stats
+        self._plane, self._copies, self._modules = plane, copies, modules
+        self._stats = EventStats(plane, _DISTINCT_STATS)
         self._nodes: dict[tuple[int, bytes], _Node] = {}
         for line in lines_of(plane):
             if line.name.startswith(_STREAM):  # other lines repeat the streams' events in another form
@@ -107,11 +106,11 @@ class GpuPlane:
 
     def _classify(self, metadata_id: int, stats: list[bytes]) -> _Entry:
         """The operation; with its correlation id if only the host's call shows its kind, or the node of its graph."""
-        known = self._metadata.events.get(metadata_id)
+        known = self._plane.events.get(metadata_id)
         name = known.name if known else f"event {metadata_id}"
         if name.startswith(_MEMORY):
             return _SKIPPED, -1
-        values = self._stats.read(stats)
+        values = self._plane.read(stats)
         if _NODE in values:
             return _IN_GRAPH, self._stats.position(stats, _NODE)
         instruction = text_of(values, "hlo_op") or self._modules.of_kernel(program_of(values), name)
@@ -140,9 +139,9 @@ class GpuPlane:
     def _node(self, metadata_id: int, stats: list[bytes], at: int) -> _Node:
         key = metadata_id, payload(stats[at])
         if key not in self._nodes:
-            known = self._metadata.events.get(metadata_id)
+            known = self._plane.events.get(metadata_id)
             name = known.name if known else f"event {metadata_id}"
-            self._nodes[key] = _Node(name, self._stats.read(stats), [])
+            self._nodes[key] = _Node(name, self._plane.read(stats), [])
         return self._nodes[key]
 
     def _add_graphs(self) -> None:
@@ -194,6 +193,6 @@ class GpuPlane:
         call = self._copies.get(correlation)
         if call is None:
             return index
-        name = self._metadata.events[metadata_id].name
+        name = self._plane.events[metadata_id].name
         kind = kind_of_event(name, None, call)
         return self.device.operation(f"{name} ({call})", None, instruction=None, module=None, kind=kind)

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from jaxobs.model.cost import COLLECTIVES
 from jaxobs.model.trace import Kind
 from jaxobs.proto.messages import HloMessage, ModuleMessage
-from jaxobs.trace.planes import PlaneMetadata, Value, decoded
+from jaxobs.trace.planes import Plane, Value, decoded
 
 _CONTROL: Final = frozenset(["call", "conditional", "while"])
 _NUMBER: Final = re.compile(
@@ -109,9 +109,7 @@ class Instruction:
     """Whether it belongs to the entry computation, so that one run of the module executes it once."""
 
 
-def read_modules(
-    plane: PlaneMetadata, notes: list[str], found: dict[int, bytes], buffers: dict[int, bytes]
-) -> None:
+def read_modules(plane: Plane, notes: list[str], found: dict[int, bytes], buffers: dict[int, bytes]) -> None:
     """Add the serialized HloModuleProto of each program id, and its BufferAssignmentProto where the trace has one.
 
     A module that cannot be read is left out with a note.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -26,23 +27,6 @@ class TraceError(InputError, ValueError):
 PLANES, ERRORS, WARNINGS, HOSTNAMES = 1, 2, 3, 4
 """Fields of an XSpace."""
 _NAME, _LINES, _EVENT_METADATA, _STAT_METADATA, _STATS = 2, 3, 4, 5, 6
-
-
-class Plane(NamedTuple):
-    """The parts of a serialized XPlane, undecoded but for its name."""
-
-    name: str
-    lines: list[memoryview]
-    event_metadata: list[memoryview]
-    stat_metadata: list[memoryview]
-    stats: list[memoryview]
-
-
-def split_plane(data: memoryview) -> Plane:
-    """The parts of a plane; raises TraceError where the bytes are no plane."""
-    parts = parts_of(data, "a plane")
-    name = decoded(parts[_NAME][-1]) if parts[_NAME] else ""
-    return Plane(name, parts[_LINES], parts[_EVENT_METADATA], parts[_STAT_METADATA], parts[_STATS])
 
 
 def parts_of(data: memoryview, what: str) -> defaultdict[int, list[memoryview]]:
@@ -75,20 +59,41 @@ class EventMetadata:
     stats: Any
 
 
-class PlaneMetadata:
-    """The decoded tables of one plane. Raises TraceError where they are corrupted."""
+class Plane:
+    """A serialized XPlane, whose tables are decoded when they are first asked for.
 
-    def __init__(self, plane: Plane) -> None:
-        self.name = plane.name
-        tables = f"the tables of plane {plane.name!r} are"
-        named = [_parsed(StatMetadataEntryMessage, entry, tables) for entry in plane.stat_metadata]
-        events = [_parsed(EventMetadataEntryMessage, entry, tables) for entry in plane.event_metadata]
-        own = [_parsed(StatMessage, stat, tables) for stat in plane.stats]
-        self.stat_names: dict[int, str] = {entry.key: decoded(entry.value.name) for entry in named}
-        self.events: dict[int, EventMetadata] = {}
-        for key, value in ((entry.key, entry.value) for entry in events):
-            self.events[key] = EventMetadata(decoded(value.name), decoded(value.display_name), value.stats)
-        self.stats: Mapping[str, Value] = self.stats_of(own)
+    Raises TraceError where the bytes are no plane, or a table is corrupted.
+    """
+
+    def __init__(self, data: memoryview) -> None:
+        self._parts = parts_of(data, "a plane")
+        self.name = decoded(self._parts[_NAME][-1]) if self._parts[_NAME] else ""
+        self.lines = self._parts[_LINES]
+        """Serialized: `lines_of` decodes them."""
+
+    @cached_property
+    def stat_names(self) -> dict[int, str]:
+        entries = self._table(_STAT_METADATA, StatMetadataEntryMessage)
+        return {entry.key: decoded(entry.value.name) for entry in entries}
+
+    @cached_property
+    def events(self) -> dict[int, EventMetadata]:
+        entries = ((each.key, each.value) for each in self._table(_EVENT_METADATA, EventMetadataEntryMessage))
+        return {
+            key: EventMetadata(decoded(value.name), decoded(value.display_name), value.stats)
+            for key, value in entries
+        }
+
+    @cached_property
+    def stats(self) -> Mapping[str, Value]:
+        return self.stats_of(self._table(_STATS, StatMessage))
+
+    def _table(self, field: int, kind: Any) -> list[Any]:
+        return [_parsed(kind, part, f"the tables of plane {self.name!r} are") for part in self._parts[field]]
+
+    def read(self, stats: Iterable[bytes]) -> dict[str, Value]:
+        """The statistics of an event, by name."""
+        return self.stats_of(map(_decode, stats))
 
     def stats_of(self, stats: Iterable[Any]) -> dict[str, Value]:
         """Statistics by name; one whose name is not in the tables is left out."""
@@ -156,8 +161,8 @@ class EventStats:
     those whose value is unique to an event have none.
     """
 
-    def __init__(self, metadata: PlaneMetadata, distinct: Collection[str]) -> None:
-        self._metadata = metadata
+    def __init__(self, plane: Plane, distinct: Collection[str]) -> None:
+        self._plane = plane
         self._distinct = distinct
         self._known: dict[bytes, int] = {}
         self.code = self._known.get
@@ -179,16 +184,12 @@ class EventStats:
             self.entries[key] = classify(metadata_id, stats)
         return self.entries[key]
 
-    def read(self, stats: list[bytes]) -> dict[str, Value]:
-        """All statistics of an event, by name."""
-        return self._metadata.stats_of(map(_decode, stats))
-
     def position(self, stats: list[bytes], name: str) -> int:
         """The index of the statistic of this name; -1 where it is absent."""
         return next((at for at, raw in enumerate(stats) if self._name(raw) == name), -1)
 
     def _name(self, raw: bytes) -> str | None:
-        return self._metadata.stat_names.get(_decode(raw).metadata_id)
+        return self._plane.stat_names.get(_decode(raw).metadata_id)
 
 
 def payload(raw: bytes) -> bytes:

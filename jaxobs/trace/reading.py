@@ -24,11 +24,9 @@ from jaxobs.trace.planes import (
     PLANES,
     WARNINGS,
     Plane,
-    PlaneMetadata,
     TraceError,
     decoded,
     parts_of,
-    split_plane,
 )
 from jaxobs.trace.timeline import Timeline
 from jaxobs.trace.tpu import TpuPlane
@@ -125,7 +123,7 @@ def _read_host(
     if bytes(data[:2]) == _GZIP:
         raise TraceError("the trace is compressed; unpack it with gunzip first")
     space = parts_of(data, "a trace")
-    planes = [split_plane(part) for part in space.pop(PLANES, ())]
+    planes = [Plane(part) for part in space.pop(PLANES, ())]
     if not any(plane.name.startswith(("/device:", "/host:")) or plane.lines for plane in planes):
         raise TraceError(f"{len(data)} bytes hold no plane of a profiler: they are no trace (XSpace)")
     notes = [f"the profiler reported: {decoded(text)}" for text in (*space[ERRORS], *space[WARNINGS])]
@@ -143,9 +141,8 @@ def _read_planes(
     modules, buffers = dict(known), dict[int, bytes]()
     for plane in planes:
         if plane.name == _METADATA:
-            metadata = PlaneMetadata(plane)
-            read_modules(metadata, notes, modules, buffers)
-            texts = ((key, value) for key, value in metadata.stats.items() if isinstance(value, str))
+            read_modules(plane, notes, modules, buffers)
+            texts = ((key, value) for key, value in plane.stats.items() if isinstance(value, str))
             versions |= {key: value for key, value in texts if key.endswith("_version")}
     index = ModuleIndex(modules, notes)
     hosts = [HostPlane(plane, name, index) for plane in planes if plane.name == _HOST]

@@ -16,7 +16,7 @@ from typing import Any, Final
 from jaxobs.model.trace import Kind
 from jaxobs.trace.attribution import Interval
 from jaxobs.trace.modules import ModuleIndex, kind_of_opcode, program_of, text_of, unsigned
-from jaxobs.trace.planes import EventStats, Line, Plane, PlaneMetadata, lines_of
+from jaxobs.trace.planes import Line, Plane, lines_of
 from jaxobs.trace.timeline import MAX_DURATION, Timeline
 
 _OPERATIONS: Final = "XLA Ops"
@@ -50,10 +50,9 @@ class TpuPlane:
     """Reads a TPU core, the `device`. Raises TraceError for corrupted bytes."""
 
     def __init__(self, plane: Plane, host: str, modules: ModuleIndex) -> None:
-        self._metadata = metadata = PlaneMetadata(plane)
-        self.device = Timeline(metadata.name, host, "tpu", modules)
-        self.device.capabilities = metadata.stats
-        self._stats = EventStats(metadata, ())
+        self._plane = plane
+        self.device = Timeline(plane.name, host, "tpu", modules)
+        self.device.capabilities = plane.stats
         self._operation = cache(self._classify)
         self._module_names: dict[int, str] = {}
         self._ahead: dict[int, int] = {}
@@ -67,7 +66,7 @@ class TpuPlane:
 
     def _read_modules(self, line: Line) -> None:
         for event in line.events:
-            known = self._metadata.events.get(event.metadata_id)
+            known = self._plane.events.get(event.metadata_id)
             written = _MODULE.fullmatch(known.name) if known else None
             if written:
                 program = unsigned(int(written[2]))
@@ -107,7 +106,7 @@ class TpuPlane:
     def _read_barriers(self, line: Line) -> None:
         """Read the waits for other cores, each of the run in which it lies, on the clock of what follows it there."""
         known, runs = sorted(self._ahead), sorted(self.device.whole_runs)
-        barriers = {key for key, event in self._metadata.events.items() if event.name == _BARRIER}
+        barriers = {key for key, event in self._plane.events.items() if event.name == _BARRIER}
         for event in line.events:
             start, end = self._times(line.base, event)
             before = bisect_right(runs, start, key=itemgetter(0))
@@ -136,7 +135,7 @@ class TpuPlane:
     def _times(self, base: int, event: Any) -> tuple[int, int]:
         start, duration = base + event.offset_ps, event.duration_ps
         if event.stats:
-            values = self._stats.read(event.stats)
+            values = self._plane.read(event.stats)
             own_start, own_duration = values.get("device_offset_ps"), values.get("device_duration_ps")
             if isinstance(own_start, int) and isinstance(own_duration, int):
                 own_start += base
@@ -148,10 +147,10 @@ class TpuPlane:
 
     def _classify(self, metadata_id: int) -> int:
         """The index of the operation that events of this kind are."""
-        known = self._metadata.events.get(metadata_id)
+        known = self._plane.events.get(metadata_id)
         if known is None:
             return self.device.operation(f"event {metadata_id}", None, instruction=None, module=None)
-        stats = self._metadata.stats_of(known.stats)
+        stats = self._plane.stats_of(known.stats)
         program = program_of(stats)
         # The name is the instruction's whole text, "%fusion.1 = …"; the display name may be that of a kind, "async-copy".
         name = known.name if known.name.startswith("%") else known.display_name or known.name

@@ -17,7 +17,7 @@ from jaxobs.flow import wire
 from jaxobs.model.clock import NANOSECONDS, now
 from jaxobs.model.events import BackendFound, Event, ProfileWindow, StepEnded
 from jaxobs.trace import read_trace
-from jaxobs.trace.planes import HOSTNAMES, PLANES, parts_of, split_plane
+from jaxobs.trace.planes import HOSTNAMES, PLANES, Plane, parts_of
 from tests.agent.beside import AgentProcess
 from tests.derive.made_up import PEAKS, unexplained
 from tests.trace.written import field
@@ -128,7 +128,7 @@ def test_modules_and_windows_are_read_in_order_and_each_module_is_decoded_once(w
 def without_modules(trace: bytes) -> bytes:
     """The same without its metadata plane, as later windows of a job are."""
     space = parts_of(memoryview(trace), "a trace")
-    kept = [part for part in space[PLANES] if split_plane(part).name != "/host:metadata"]
+    kept = [part for part in space[PLANES] if Plane(part).name != "/host:metadata"]
     assert len(kept) == len(space[PLANES]) - 1
     return bytes(b"".join(field(1, bytes(part)) for part in kept) + field(4, bytes(space[HOSTNAMES][0])))
 

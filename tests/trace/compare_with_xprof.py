@@ -15,7 +15,7 @@ from pathlib import Path
 from xprof.convert import raw_to_tool_data
 
 from jaxobs.trace import read_trace
-from jaxobs.trace.planes import PLANES, parts_of, split_plane
+from jaxobs.trace.planes import PLANES, Plane, parts_of
 from tests.trace.written import varint
 
 TOLERANCE = 0.01
@@ -24,7 +24,7 @@ RECORDED = Path(__file__).parent / "data"
 
 def one_device_each(data):
     """Serialized traces by device: its plane, and all planes of the host."""
-    planes = [(split_plane(part), part) for part in parts_of(memoryview(data), "a trace")[PLANES]]
+    planes = [(Plane(part), part) for part in parts_of(memoryview(data), "a trace")[PLANES]]
     for plane, _ in planes:
         if plane.name.startswith("/device:") and plane.lines:
             kept = [part for other, part in planes if other is plane or not other.name.startswith("/device:")]

@@ -9,7 +9,7 @@ from jaxobs.cost_model import module_cost
 from jaxobs.hardware.known_peaks import known_peaks
 from jaxobs.roofline_model.traced import join
 from jaxobs.trace import read_trace
-from jaxobs.trace.planes import PLANES, PlaneMetadata, lines_of, parts_of, split_plane
+from jaxobs.trace.planes import PLANES, Plane, lines_of, parts_of
 from tests.trace.written import WrittenPlane, field, space
 
 DATA = Path(__file__).parent / "data"
@@ -24,7 +24,7 @@ def offloaded():
 
 def without_modules(data):
     planes = parts_of(memoryview(data), "a trace")[PLANES]
-    return b"".join(field(1, bytes(part)) for part in planes if split_plane(part).name != "/host:metadata")
+    return b"".join(field(1, bytes(part)) for part in planes if Plane(part).name != "/host:metadata")
 
 
 def joined(trace):
@@ -38,14 +38,11 @@ def joined(trace):
 
 def durations(data, chip):
     """Seconds of each instruction on the line of a chip's operations, by the device's clock."""
-    plane = next(
-        one for one in map(split_plane, parts_of(memoryview(data), "a trace")[PLANES]) if one.name == chip
-    )
-    metadata = PlaneMetadata(plane)
-    names = {number: name for number, name in metadata.stat_names.items() if name == "device_duration_ps"}
+    plane = next(one for one in map(Plane, parts_of(memoryview(data), "a trace")[PLANES]) if one.name == chip)
+    names = {number: name for number, name in plane.stat_names.items() if name == "device_duration_ps"}
     found: dict[str, float] = {}
     for event in next(line for line in lines_of(plane) if line.name == "XLA Ops").events:
-        name = metadata.events[event.metadata_id].display_name
+        name = plane.events[event.metadata_id].display_name
         (stat,) = (one for one in map(decoded, event.stats) if one.metadata_id in names)
         found[name] = found.get(name, 0.0) + (stat.int64_value or stat.uint64_value) / 1e12
     return found

@@ -10,7 +10,7 @@ from jaxobs.proto.messages import HloMessage, ModuleMessage
 from jaxobs.roofline_model.traced import join
 from jaxobs.trace import read_trace
 from jaxobs.trace.modules import ModuleIndex, library_kernel
-from jaxobs.trace.planes import PLANES, parts_of, split_plane
+from jaxobs.trace.planes import PLANES, Plane, parts_of
 from tests.trace.written import WrittenPlane, space
 
 DATA = Path(__file__).parent / "data"
@@ -29,7 +29,7 @@ class Kept:
 
     def __init__(self, path, name):
         planes = parts_of(memoryview(path.read_bytes()), "a trace")[PLANES]
-        (self.bytes,) = (bytes(part) for part in planes if split_plane(part).name == name)
+        (self.bytes,) = (bytes(part) for part in planes if Plane(part).name == name)
 
     def serialized(self):
         return self.bytes
