@@ -7,7 +7,7 @@ body of a loop whose trip count the compiler did not know is counted as often as
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jaxobs.hardware.peaks import Peaks
@@ -137,60 +137,92 @@ def join(
     return profiled
 
 
-Known = tuple[ModuleCost | None, dict[str, OperationCost], str | None]
-"""A program's module, and the costs of its operations by instruction; or why they are not known."""
+class _Program:
+    """One program on one device: its module, or the `reason` why that is not known, and its operations that ran."""
+
+    def __init__(
+        self, number: int | None, module: ModuleCost | str, ran: Sequence[OperationTime], runs: int | None
+    ) -> None:
+        self.module = None if isinstance(module, str) else module
+        self.reason = module if isinstance(module, str) else None
+        self.identity = self.module.fingerprint if self.module else str(number)
+        self.costs = {each.name: each for each in self.module.operations} if self.module else {}
+        self.without_work = {each.name: each for each in self.module.without_work} if self.module else {}
+        self.runs = runs
+        self.seen = {time.instruction: time for time in ran}
+        self.hidden = [time for time in ran if _hides(time)]
+        self.untold = any(map(_is_untold, ran))
+        """Whether kernels ran that are of no instruction that could be told."""
+
+    def counted(self, time: OperationTime, known: OperationCost) -> OperationTime:
+        """The operation with as many executions as its module's runs make, where its kernels do not tell."""
+        if self.module is None or not self.module.cost.exact or self.runs is None:
+            return time
+        executions = min(time.executions, round(self.runs * known.executions))
+        return replace(time, executions=executions, may_repeat=False)
+
+    def unseen(self, module: ModuleCost, runs: int) -> list[OperationCost]:
+        """All operations of its module that were not seen separately.
+
+        XLA compiles equal instructions to one kernel: a kernel of a CUDA graph that runs more often than its instruction
+        executes stands for others of the same cost.
+        """
+        unseen = [operation for operation in module.operations if operation.name not in self.seen]
+        for operation in module.operations:
+            time = self.seen.get(operation.name)
+            if time is None or not time.in_graph or not operation.executions:
+                continue
+            alike = [other for other in unseen if other.once == operation.once]
+            for other in alike[: max(0, round(time.executions / runs / operation.executions) - 1)]:
+                unseen.remove(other)
+        return unseen
 
 
-@dataclass
 class _Device:
     """Joins the operations and modules of one device with their costs, and adds them to `profiled`."""
 
-    profiled: Profiled
-    device: DeviceTrace
-    peaks: Peaks
-    modules: Modules
-    working_sets: Mapping[str, float]
-
-    def __post_init__(self) -> None:
-        self.found = ProfiledDevice(self.device, self.peaks)
-        self.known: dict[int | None, Known] = {}
-        self.without_work: dict[int | None, dict[str, OperationCost]] = {}
-        self.runs = {ran.program_id: ran.runs for ran in self.device.modules}
-        self.untold = {time.program_id for time in self.device.operations if _is_untold(time)}
-        """Programs of which kernels ran that are of no instruction that could be told."""
-        self.hidden: defaultdict[int | None, list[OperationTime]] = defaultdict(list)
-        for time in filter(_hides, self.device.operations):
-            self.hidden[time.program_id].append(time)
+    def __init__(
+        self, profiled: Profiled, device: DeviceTrace, peaks: Peaks, modules: Modules,
+        working_sets: Mapping[str, float],
+    ) -> None:  # fmt: skip
+        self.profiled, self.device, self.peaks, self.working_sets = profiled, device, peaks, working_sets
+        self.found = ProfiledDevice(device, peaks)
+        ran: defaultdict[int | None, list[OperationTime]] = defaultdict(list)
+        for time in device.operations:
+            ran[time.program_id].append(time)
+        runs = {each.program_id: each.runs for each in device.modules}
+        self.programs = {
+            number: _Program(number, modules(device.host, number), ran[number], runs.get(number))
+            for number in {**ran, **runs}
+        }
         self.ran: set[tuple[str, ...]] = set()
         """Keys of the operations and modules that ran on this device, each perhaps in several programs of one content."""
 
     def add(self) -> None:
         for time in self.device.operations:
-            self.add_operation(time)
+            self.add_operation(time, self.programs[time.program_id])
         for ran in self.device.modules:
-            self.add_module(ran)
+            self.add_module(ran, self.programs[ran.program_id])
         self.profiled.devices.append(self.found)
 
-    def add_operation(self, time: OperationTime) -> None:
-        module, costs, reason = self.costs(time.program_id)
-        modelled = costs.get(time.instruction) if time.instruction else None
+    def add_operation(self, time: OperationTime, program: _Program) -> None:
+        modelled = program.costs.get(time.instruction) if time.instruction else None
         if time.may_repeat and modelled is not None:
-            time = self.counted(time, module, modelled)
+            time = program.counted(time, modelled)
         if _hides(time):
-            cost, bound, why = self.whole(time, module, reason)
+            cost, bound, why = self.whole(time, program)
         else:
-            once, why = (None, REPEATED) if time.may_repeat else _cost(time, module, modelled, reason)
-            bound = None if once is None else repeated(self.bound(once, module), time.executions)
+            once, why = (None, REPEATED) if time.may_repeat else _cost(time, program, modelled)
+            bound = None if once is None else repeated(self.bound(once, program), time.executions)
             cost = None if once is None else once.scaled(time.executions)
         if cost is not None:
             cost = run_on(cost, self.peaks)
             names = cost.executed_matrix_flops_by_type or cost.vector_flops_by_type
             self.profiled.dtypes.setdefault(self.peaks.device_kind, {}).update(dict.fromkeys(names))
-        identity = module.fingerprint if module else str(time.program_id)
-        key = (time.module or "", identity, time.name)
+        key = (time.module or "", program.identity, time.name)
         operation = self.profiled.operations.get(key)
         if operation is None:
-            operation = self.profiled.operations[key] = self.operation(time, module, modelled)
+            operation = self.profiled.operations[key] = _operation(time, program, modelled)
         operation.count += time.count
         operation.executions += time.executions
         operation.devices += key not in self.ran
@@ -199,25 +231,13 @@ class _Device:
         self.found.keys.append(key)
         works = [self.found.work]
         if time.module is not None:
-            place = (time.module, identity)
-            works.append(self.profiled.modules.setdefault(place, ProfiledModule(time.module, module)).work)
+            place, made = (time.module, program.identity), ProfiledModule(time.module, program.module)
+            works.append(self.profiled.modules.setdefault(place, made).work)
         for work in works:
             work.add(time, cost, bound, None)
 
-    def operation(
-        self, time: OperationTime, module: ModuleCost | None, modelled: OperationCost | None
-    ) -> Operation:
-        """The operation, of which nothing is added up yet; empty texts stand for what no module tells of it."""
-        origin = modelled or self.without_work.get(time.program_id, {}).get(time.instruction or "", UNTOLD)
-        fingerprint = module.fingerprint if module else None
-        return Operation(
-            time.name, time.module, fingerprint, time.category, time.kind, origin.operation_name, origin.scope,
-            origin.source, time.kernels, stack=origin.stack, autodiff=origin.autodiff,
-        )  # fmt: skip
-
-    def add_module(self, ran: ModuleTime) -> None:
-        module, _, _ = self.costs(ran.program_id)
-        place = (ran.name, module.fingerprint if module else str(ran.program_id))
+    def add_module(self, ran: ModuleTime, program: _Program) -> None:
+        place = (ran.name, program.identity)
         if (known := self.profiled.modules.get(place)) is not None:
             known.devices += place not in self.ran
             self.ran.add(place)
@@ -229,70 +249,43 @@ class _Device:
                 known.runs, known.runs_reason = (known.runs or 0) + ran.runs, ran.runs_reason
             elif known.runs is None:
                 known.runs_reason = ran.runs_reason
-            if module is not None and ran.runs and ran.program_id in self.untold:
-                cost, bound = self.unseen(ran.program_id, module, ran.runs, ran.runs)
+            if program.module is not None and ran.runs and program.untold:
+                cost, bound = self.unseen(program, program.module, ran.runs, ran.runs)
                 for work in (known.work, self.found.work):
                     work.cost += run_on(cost, self.peaks)
                     work.bounds.append(bound)
 
-    def costs(self, program_id: int | None) -> Known:
-        found = self.known.get(program_id)
-        if found is None:
-            module = self.modules(self.device.host, program_id)
-            if isinstance(module, str):
-                found = (None, {}, module)
-            else:
-                found = (module, {operation.name: operation for operation in module.operations}, None)
-                self.without_work[program_id] = {each.name: each for each in module.without_work}
-            self.known[program_id] = found
-        return found
+    def bound(self, cost: Cost, program: _Program) -> Bound:
+        return bound_time(cost, self.peaks, self.working_sets.get(program.identity))
 
-    def counted(self, time: OperationTime, module: ModuleCost | None, known: OperationCost) -> OperationTime:
-        """The operation with as many executions as its module's runs make, where its kernels do not tell."""
-        runs = self.runs.get(time.program_id)
-        if module is None or not module.cost.exact or runs is None:
-            return time
-        executions = min(time.executions, round(runs * known.executions))
-        return replace(time, executions=executions, may_repeat=False)
-
-    def bound(self, cost: Cost, module: ModuleCost | None) -> Bound:
-        return bound_time(cost, self.peaks, self.working_sets.get(module.fingerprint) if module else None)
-
-    def whole(
-        self, time: OperationTime, module: ModuleCost | None, reason: str | None
-    ) -> tuple[Cost | None, Bound | None, str | None]:
+    def whole(self, time: OperationTime, program: _Program) -> tuple[Cost | None, Bound | None, str | None]:
         """The work inside an operation that hides others: all operations of its module that were not seen separately.
 
         Where a module has several such operations, the work is divided among them by their time.
         """
-        if module is None:
-            return None, None, f"what runs inside it was not seen, and {reason}"
-        siblings = self.hidden[time.program_id]
-        runs = self.runs.get(time.program_id) or max(sibling.count for sibling in siblings)
-        together = sum(sibling.charged_seconds for sibling in siblings)
-        part = runs * (time.charged_seconds / together if together else 1 / len(siblings))
-        return *self.unseen(time.program_id, module, runs, part), HIDDEN
+        if program.module is None:
+            return None, None, f"what runs inside it was not seen, and {program.reason}"
+        runs = program.runs or max(sibling.count for sibling in program.hidden)
+        together = sum(sibling.charged_seconds for sibling in program.hidden)
+        part = runs * (time.charged_seconds / together if together else 1 / len(program.hidden))
+        return *self.unseen(program, program.module, runs, part), HIDDEN
 
-    def unseen(
-        self, program_id: int | None, module: ModuleCost, runs: int, times: float
-    ) -> tuple[Cost, Bound]:
-        """The work, so many times, of all operations of a module that were not seen separately.
-
-        XLA compiles equal instructions to one kernel: a kernel of a CUDA graph that runs more often than its instruction
-        executes stands for others of the same cost.
-        """
-        seen = {one.instruction: one for one in self.device.operations if one.program_id == program_id}
-        unseen = [operation for operation in module.operations if operation.name not in seen]
-        for operation in module.operations:
-            time = seen.get(operation.name)
-            if time is None or not time.in_graph or not operation.executions:
-                continue
-            alike = [other for other in unseen if other.once == operation.once]
-            for other in alike[: max(0, round(time.executions / runs / operation.executions) - 1)]:
-                unseen.remove(other)
+    def unseen(self, program: _Program, module: ModuleCost, runs: int, times: float) -> tuple[Cost, Bound]:
+        """The work, so many times, of all operations of a module that were not seen separately."""
+        unseen = program.unseen(module, runs)
         why = module.cost.inexact_reasons  # such as a loop that may be among them, and was counted once
         cost = sum((one.cost for one in unseen), Cost(exact=not why, inexact_reasons=why)).scaled(times)
-        return cost, repeated(total_bound(self.bound(one.cost, module) for one in unseen), times)
+        return cost, repeated(total_bound(self.bound(one.cost, program) for one in unseen), times)
+
+
+def _operation(time: OperationTime, program: _Program, modelled: OperationCost | None) -> Operation:
+    """The operation, of which nothing is added up yet; empty texts stand for what no module tells of it."""
+    origin = modelled or program.without_work.get(time.instruction or "", UNTOLD)
+    fingerprint = program.module.fingerprint if program.module else None
+    return Operation(
+        time.name, time.module, fingerprint, time.category, time.kind, origin.operation_name, origin.scope,
+        origin.source, time.kernels, stack=origin.stack, autodiff=origin.autodiff,
+    )  # fmt: skip
 
 
 def _is_untold(time: OperationTime) -> bool:
@@ -306,7 +299,7 @@ def _hides(time: OperationTime) -> bool:
 
 
 def _cost(
-    time: OperationTime, module: ModuleCost | None, known: OperationCost | None, reason: str | None
+    time: OperationTime, program: _Program, known: OperationCost | None
 ) -> tuple[Cost | None, str | None]:
     """The cost of one execution, or None and why there is none."""
     if known is not None:
@@ -314,8 +307,8 @@ def _cost(
         return known.once, f"the work of {lacking} is not known" if lacking else None
     if time.instruction is None:
         return None, "the profiler did not say which instruction it belongs to"
-    if module is None:
-        return None, reason
+    if program.module is None:
+        return None, program.reason
     if time.kind == "control":
         return None, "what runs inside it is counted there"
     if time.category.endswith(("-done", "-update")):
