@@ -195,4 +195,4 @@ class GpuPlane:
             return index
         name = self._plane.events[metadata_id].name
         kind = kind_of_event(name, None, call)
-        return self.device.operation(f"{name} ({call})", None, instruction=None, module=None, kind=kind)
+        return self.device.operation(f"{name} ({call})", None, kind=kind)

@@ -101,8 +101,8 @@ class Timeline:
         name: str,
         program_id: int | None,
         *,
-        instruction: str | None,
-        module: str | None,
+        instruction: str | None = None,
+        module: str | None = None,
         kind: Kind | None = None,
         category: str | None = None,
     ) -> int:

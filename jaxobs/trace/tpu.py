@@ -115,9 +115,7 @@ class TpuPlane:
                 ahead = self._ahead[known[following]] if following < len(known) else 0
                 program = runs[before - 1][2]
                 module = self._module_names.get(program or 0)
-                index = self.device.operation(
-                    _BARRIER, program, instruction=None, module=module, kind="collective"
-                )
+                index = self.device.operation(_BARRIER, program, module=module, kind="collective")
                 self.device.intervals.append((start + ahead, end + ahead, index))
 
     def _put_runs_right(self) -> None:
@@ -149,7 +147,7 @@ class TpuPlane:
         """The index of the operation that events of this kind are."""
         known = self._plane.events.get(metadata_id)
         if known is None:
-            return self.device.operation(f"event {metadata_id}", None, instruction=None, module=None)
+            return self.device.operation(f"event {metadata_id}", None)
         stats = self._plane.stats_of(known.stats)
         program = program_of(stats)
         # The name is the instruction's whole text, "%fusion.1 = …"; the display name may be that of a kind, "async-copy".
