@@ -76,10 +76,10 @@ class Assignment:
             ARGUMENT: {each.message.id for each in entry.parameters.values()},
             OUTPUT: {each.message.id for each in ends},
         }
-        self._values = {value.id: value for value in message.values}
-        self._aliases: defaultdict[int, list[Any]] = defaultdict(list)
+        self._places = {value.id: [value.defined_at] for value in message.values}
+        """Where each value is made, and then where those are that share its place in turn."""
         for alias in message.aliases:
-            self._aliases[alias.source_buffer_id].append(alias.location)
+            self._places.setdefault(alias.source_buffer_id, []).append(alias.location)
         self._allocations: defaultdict[str, list[Any]] = defaultdict(list)
         for allocation in message.allocations:
             # A buffer's color is its memory space; what is thread-local is on the stack of a computation.
@@ -110,9 +110,7 @@ class Assignment:
         for allocation in self._allocations[kind]:
             values = [each.buffer_id for each in allocation.assigned if each.size == allocation.size]
             # Temporaries may have its place before an output, and an output after a donated argument.
-            values.sort(
-                key=lambda value: self._values[value].defined_at.instruction_id in self._namesakes[kind]
-            )
+            values.sort(key=lambda value: self._places[value][0].instruction_id in self._namesakes[kind])
             if values and (named := self._named(values[-1], allocation.size, kind)):
                 yield named
 
@@ -137,8 +135,7 @@ class Assignment:
 
     def _made(self, number: int) -> list[Position]:
         """The positions of a value and of those that share its place in turn, in the same order for each of these."""
-        places = [self._values[number].defined_at, *self._aliases[number]]
-        made = ((self._at(place)[0], tuple(place.shape_index)) for place in places)
+        made = ((self._at(place)[0], tuple(place.shape_index)) for place in self._places[number])
         known = [(instruction, index) for instruction, index in made if instruction is not None]
         return sorted(known, key=lambda position: (position[0].message.id, position[1]))
 
@@ -206,17 +203,17 @@ class Assignment:
 
     def _named(self, number: int, size: int, kind: str) -> Assigned | None:
         """The buffer of a value, and of those that take its place in turn."""
-        own, shape = self._at(self._values[number].defined_at)
+        defined, *aliases = self._places[number]
+        own, shape = self._at(defined)
         if own is None or shape is None or shape.parts:
             return None  # a tuple is a table of pointers
         dtype, dimensions = shape.type.name, shape.dimensions
         if kind == ARGUMENT:
             name = self._provenance.of(own).operation_name or own.name
             return Assigned(Buffer(size, kind, dtype, dimensions, cut_name(name)))
-        others = (self._at(location)[0] for location in self._aliases[number])
+        others = (self._at(location)[0] for location in aliases)
         candidates = [own, *(each for each in others if each is not None and each.opcode not in _PASSES_ON)]
-        index = tuple(self._values[number].defined_at.shape_index)
-        made = [(each, *maker_of(each, index if each is own else ())) for each in candidates]
+        made = [(each, *maker_of(each, defined.shape_index if each is own else ())) for each in candidates]
         with_line = [each for each in made if self._origin(*each[:2])[0].source]
         best, maker, piecewise = max(with_line or made, key=lambda each: each[2])
         origin, name = self._origin(best, maker)
