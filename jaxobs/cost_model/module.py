@@ -15,7 +15,8 @@ from jaxobs.cost_model.bounds import Bounds
 from jaxobs.cost_model.buffers import Assignment, undonated
 from jaxobs.cost_model.collectives import collective_cost
 from jaxobs.cost_model.contents import contents_of
-from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
+from jaxobs.cost_model.custom_calls import BUILT_IN_RULES
+from jaxobs.cost_model.custom_calls.protocol import Rule
 from jaxobs.cost_model.hlo.decode import callees_first, decoded, executions, where_run
 from jaxobs.cost_model.hlo.fingerprint import fingerprint
 from jaxobs.cost_model.hlo.instructions import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from jaxobs.cost_model.custom_calls import BUILT_IN_RULES, Rule
+from jaxobs.cost_model import BUILT_IN_RULES, Rule
 from jaxobs.plugin.discovery import CUSTOM_CALLS, discover
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import jax
 import pytest
 
-from jaxobs.cost_model import ModuleCost, module_cost
+from jaxobs.cost_model import module_cost
+from jaxobs.model.cost import ModuleCost
 
 try:
     hlo_module_from_text = importlib.import_module("jaxlib._hlo").hlo_module_from_text  # jaxlib 0.10

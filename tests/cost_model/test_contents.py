@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.cost_model import ModuleCost, module_cost
+from jaxobs.cost_model import module_cost
 from jaxobs.cost_model.contents import MIN_TIMES, module_contents, unrolled_loop
 from jaxobs.model.contents import MAX_CONSTANTS, Contents, Unrolled, facts_in_words, remedies
-from jaxobs.model.cost import Frame
+from jaxobs.model.cost import Frame, ModuleCost
 from jaxobs.model.figure import plain
 
 LAYERS, FEWER = 200, 40

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxobs.cost_model import ModuleCost
+from jaxobs.model.cost import ModuleCost
 
 State = dict[str, Any]
 STATE: State = {"w": jnp.ones((64, 32)), "m": jnp.ones((64, 32)), "step": jnp.ones((), jnp.int32)}

@@ -7,11 +7,9 @@ from types import MappingProxyType
 from typing import Final
 
 from jaxobs.cost_model.custom_calls import attention, lapack, libraries
-from jaxobs.cost_model.custom_calls.protocol import CustomCall, Rule
+from jaxobs.cost_model.custom_calls.protocol import Rule
 
 BUILT_IN_RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {**attention.RULES, **libraries.RULES, **lapack.RULES}
 )
 """Rules by custom-call target."""
-
-__all__ = ["BUILT_IN_RULES", "CustomCall", "Rule"]
