@@ -57,7 +57,10 @@ def run(arguments: list[str]) -> int:
         shown = plain or to_text(story(flights), **look_of(sys.stdout))
         page = story_page(flights) if options.html is not None else ""
     for directory in (each for each, found in given.items() if shown_of.keys().isdisjoint(found)):
-        say("jaxobs postmortem", f"{directory} is left out: it has no recorder of the newest run, which is shown")
+        say(
+            "jaxobs postmortem",
+            f"{directory} is left out: it has no recorder of the newest run, which is shown",
+        )
     if options.html is not None:
         files = (folder / name for folder in folders for name in (RECORDER, BEFORE))
         write_output(Path(options.html), page.encode(), filter(Path.exists, files))
