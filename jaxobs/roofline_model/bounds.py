@@ -136,27 +136,20 @@ def total_bound(bounds: Iterable[Bound]) -> Bound:
 
     Bounds without `seconds` add nothing but the names of what they miss.
     """
+    every = list(bounds)
     shares: dict[str | None, float] = dict.fromkeys(("compute", "memory", None), 0.0)
-    parts: dict[str, list[float | None]] = {name: [] for name in PARTS}
-    missing: dict[str, None] = {}
-    unknown: dict[str, None] = {}
-    for bound in bounds:
+    for bound in every:
         if bound.seconds is not None:
             shares[bound.limit] += bound.seconds
-        unknown.update(dict.fromkeys(bound.unknown))
-        for name, known in parts.items():
-            known.append(getattr(bound, name))
-        if bound.missing:
-            missing.update(dict.fromkeys(bound.missing))
     seconds = usable(sum(shares.values()))
     limit: Literal["compute", "memory"] = "compute" if shares["compute"] >= shares["memory"] else "memory"
     lead = shares[limit] - shares["memory" if limit == "compute" else "compute"]
     return Bound(
-        **{name: sum_known(known) for name, known in parts.items()},
+        **{name: sum_known([getattr(bound, name) for bound in every]) for name in PARTS},
         seconds=seconds,
         limit=None if seconds is None or lead < shares[None] else limit,
-        missing=tuple(missing),
-        unknown=tuple(unknown),
+        missing=tuple(dict.fromkeys(name for bound in every for name in bound.missing)),
+        unknown=tuple(dict.fromkeys(name for bound in every for name in bound.unknown)),
     )
 
 
