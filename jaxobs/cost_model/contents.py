@@ -53,15 +53,12 @@ def module_contents(serialized: bytes) -> Contents:
 
 def contents_of(module: Module, provenance: Provenance) -> Contents:
     """What the module holds."""
-    found: Counter[tuple[bytes, str]] = Counter()
-    examples: dict[tuple[bytes, str], Instruction] = {}
+    alike: defaultdict[tuple[bytes, str], list[Instruction]] = defaultdict(list)
     constants: list[Constant] = []
     autotuned = 0
     for instruction in instructions_of(module.computations):
         if instruction.opcode not in NOT_COUNTED:
-            key = instruction.message.metadata, instruction.opcode
-            found[key] += 1
-            examples.setdefault(key, instruction)
+            alike[instruction.message.metadata, instruction.opcode].append(instruction)
             if instruction.opcode in ("custom-call", "fusion"):
                 autotuned += AUTOTUNED.search(instruction.backend_config) is not None
         elif instruction.opcode == "constant" and instruction.shape.bytes >= MIN_CONSTANT_BYTES:
@@ -69,11 +66,11 @@ def contents_of(module: Module, provenance: Provenance) -> Contents:
             shape, line = instruction.shape, provenance.served(instruction).source
             constants.append(Constant(shape.type.name, shape.dimensions, shape.bytes, line))
     stacks: defaultdict[Stack, Counter[tuple[str, str]]] = defaultdict(Counter)
-    for key, instruction in examples.items():
-        origin = provenance.noted(instruction)
-        stacks[origin.stack][NUMBERS.sub("", origin.operation_name), instruction.opcode] += found[key]
+    for (_, opcode), each in alike.items():
+        origin = provenance.noted(each[0])
+        stacks[origin.stack][NUMBERS.sub("", origin.operation_name), opcode] += len(each)
     unrolled = figure(unrolled_loop(stacks), f"no unrolled loop has {rough_percent(MIN_SHARE)} of it")
-    return Contents(Figure(found.total()), unrolled, largest(constants), Figure(autotuned))
+    return Contents(Figure(sum(map(len, alike.values()))), unrolled, largest(constants), Figure(autotuned))
 
 
 def unrolled_loop(stacks: Mapping[Stack, Counter[tuple[str, str]]]) -> Unrolled | None:
