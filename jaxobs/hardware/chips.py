@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -95,11 +95,13 @@ def datasheet_peaks(device_kind: str) -> tuple[dict[str, Peak], str | None]:
         return {}, None
     if slice_of:
         return _slice(chip, slice_of["profile"], int(slice_of["memory"]))
-    share = f", one of {chip.devices_per_chip} devices of the chip" if chip.devices_per_chip > 1 else ""
-    return {
-        key: Peak(rate / chip.devices_per_chip, "datasheet", chip.sources[key] + share)
-        for key, rate in chip.values.items()
-    }, None
+    note = f", one of {chip.devices_per_chip} devices of the chip" if chip.devices_per_chip > 1 else ""
+    return _part(chip, chip.values, 1, chip.devices_per_chip, note), None
+
+
+def _part(chip: Chip, keys: Iterable[str], share: float, of: int, note: str) -> dict[str, Peak]:
+    """These values of a chip, and of each the share that a device has."""
+    return {key: Peak(chip.values[key] * share / of, "datasheet", chip.sources[key] + note) for key in keys}
 
 
 def _slice(chip: Chip, profile: str, memory_gibibytes: int) -> tuple[dict[str, Peak], str | None]:
@@ -108,22 +110,16 @@ def _slice(chip: Chip, profile: str, memory_gibibytes: int) -> tuple[dict[str, P
     A slice of "one seventh" has 16 of an H100's 132 multiprocessors, 0.85 of a seventh, and others differ as much, so
     the nominal fraction is not used for peaks. A slice cannot use NVLink.
     """
-    capacity, cores = chip.values.get("capacity"), chip.slices.get(profile, {}).get("cores")
+    capacity, known = chip.values.get("capacity"), chip.slices.get(profile, {})
     found: dict[str, Peak] = {}
     slices = round(memory_gibibytes / (capacity / GIBIBYTE / MEMORY_SLICES)) if capacity else 0
     if capacity and 1 <= slices <= MEMORY_SLICES:
-        rate = chip.slices.get(profile, {}).get("memory") or chip.values["memory"] * slices / MEMORY_SLICES
-        part = f", MIG slice with {slices} of {MEMORY_SLICES} parts of the memory"
-        found["memory"] = Peak(rate, "datasheet", chip.sources["memory"] + part)
-        found["capacity"] = Peak(
-            capacity * slices / MEMORY_SLICES, "datasheet", chip.sources["capacity"] + part
-        )
-    if cores and chip.cores:
-        part = f", MIG slice with {cores:g} of {chip.cores} multiprocessors"
-        found |= {
-            key: Peak(rate * cores / chip.cores, "datasheet", chip.sources[key] + part)
-            for key, rate in chip.values.items()
-            if key.startswith(("matrix.", "vector.")) or key == "transcendentals"
-        }
-        return found, None
+        note = f", MIG slice with {slices} of {MEMORY_SLICES} parts of the memory"
+        found = _part(chip, ("memory", "capacity"), slices, MEMORY_SLICES, note)
+        if "memory" in known:
+            found["memory"] = replace(found["memory"], value=known["memory"])
+    if "cores" in known and chip.cores:
+        note = f", MIG slice with {known['cores']:g} of {chip.cores} multiprocessors"
+        computing = (key for key in chip.values if key.startswith(("matrix.", "vector.", "transcendentals")))
+        return found | _part(chip, computing, known["cores"], chip.cores, note), None
     return found, f"how many multiprocessors the MIG slice {profile} of {chip.name} has is not known"
