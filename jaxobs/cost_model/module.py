@@ -17,7 +17,7 @@ from jaxobs.cost_model.collectives import collective_cost
 from jaxobs.cost_model.contents import contents_of
 from jaxobs.cost_model.custom_calls import BUILT_IN_RULES
 from jaxobs.cost_model.custom_calls.protocol import Rule
-from jaxobs.cost_model.hlo.decode import callees_first, decoded, executions, where_run
+from jaxobs.cost_model.hlo.decode import callees_first, decoded, where_run
 from jaxobs.cost_model.hlo.fingerprint import fingerprint
 from jaxobs.cost_model.hlo.instructions import (
     CONTROL,
@@ -94,7 +94,7 @@ class _Walk:
         for computation in self.order:
             if computation in self.scheduled:
                 self._add_up(computation)
-        times = executions(self.order, self.module.entry, self.bounds.least_branch)
+        times = self.bounds.executions(self.order, self.module.entry)
         operations = [
             self._operation(instruction, once, times[computation])
             for computation in self.order[::-1]

@@ -141,31 +141,3 @@ def where_run(order: list[Computation], entry: Computation) -> tuple[set[Computa
         if not is_control or instruction.computation in embedded:
             embedded.update(instruction.called)
     return scheduled, embedded
-
-
-def runs_of(control: Instruction, least: dict[Instruction, Computation]) -> list[tuple[Computation, int]]:
-    """The computations that a loop, call or conditional runs, and how often: a loop of unknown trip count once."""
-    called = control.called
-    if control.opcode == "while" and len(called) == 2:
-        trips = 1 if (known := control.trip_count) is None else known
-        return [(called[0], trips), (called[1], trips + 1)]
-    if control.opcode == "conditional" and called:
-        return [(least[control], 1)]
-    return [(each, 1) for each in called[:1]]
-
-
-def executions(
-    order: list[Computation], entry: Computation, least: dict[Instruction, Computation]
-) -> dict[Computation, float]:
-    """The number of times that each computation runs in one run of the module; of branches, only that in ``least``."""
-    times: dict[Computation, float] = dict.fromkeys(order, 0.0)
-    times[entry] = 1.0
-    for computation in reversed(order):
-        outer = times[computation]
-        if not outer:
-            continue
-        for instruction in computation.instructions:
-            if instruction.opcode in CONTROL:
-                for called, count in runs_of(instruction, least):
-                    times[called] += outer * count
-    return times
