@@ -158,10 +158,11 @@ class Worker:
         self.endpoint = endpoint
         self._connection = Connection(sending)
         self._lock = threading.Lock()
-        self._dropped = 0
-        self._failure = self._last_failure = ""
+        self._dropped = self.dropped = 0
+        """Items dropped since `news` was last asked, and before that."""
         self.dropped_because = ""
         """Why items were last dropped; empty if none were."""
+        self._failure = self._last_failure = ""
         self._delivered_any = False
         self._in_flight = 0
         self._asked_at: float | None = None
@@ -180,6 +181,7 @@ class Worker:
         """The items dropped since the last call, and why a request last failed since then (empty: none did)."""
         with self._lock:
             news = self._dropped, self._failure
+            self.dropped += self._dropped
             self._dropped, self._failure = 0, ""
         return news
 

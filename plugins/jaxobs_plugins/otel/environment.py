@@ -49,10 +49,11 @@ DEFAULT_TIMEOUT = 10.0
 class Destination:
     """The endpoint of a signal, without credentials so that messages can show it; None where it is not sent.
 
-    `problem` says why it is not sent although an endpoint was named; otherwise it is empty.
+    `variable` names it. `problem` says why it is not sent although an endpoint was named; otherwise it is empty.
     """
 
     signal: SignalName
+    variable: str
     endpoint: str | None
     problem: str = ""
 
@@ -63,10 +64,10 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
     names = (environment.get(f"OTEL_{signal.upper()}_EXPORTER") or "otlp").split(",")
     exporters = {name.strip().lower() for name in names}
     if not url or not _is_wanted(signal, variable, exporters, environment):
-        return Destination(signal, None)
+        return Destination(signal, variable, None)
 
     def not_sent(why: str) -> Destination:
-        return Destination(signal, None, f"{signal} are not sent: {why}")
+        return Destination(signal, variable, None, f"{signal} are not sent: {why}")
 
     if signal == "profiles" and (installed := _older_form()):
         return not_sent(f"opentelemetry-proto {installed} has no such form of them; 1.40 has")
@@ -82,12 +83,7 @@ def destination(signal: SignalName, environment: Mapping[str, str]) -> Destinati
     shown = _without_credentials(url)
     if shown is None:
         return not_sent(f"{variable} must be a URL such as http://localhost:4318")
-    return Destination(signal, _for_signal(signal, variable, shown))
-
-
-def variable_of(signal: SignalName, environment: Mapping[str, str]) -> str:
-    """The variable that names the endpoint of a signal."""
-    return _option(signal, "ENDPOINT", environment)[0]
+    return Destination(signal, variable, _for_signal(signal, variable, shown))
 
 
 def _older_form() -> str:

@@ -19,7 +19,6 @@ from jaxobs_plugins.otel.environment import (
     not_heeded,
     positive_number,
     sending,
-    variable_of,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ class OpenTelemetryExporter(Exporter):
 
     def __init__(self) -> None:
         self._workers: tuple[Worker, ...] = ()
-        self._dropped: dict[str, int] = {}
         self._raised = False
         self._ended = False
 
@@ -65,13 +63,13 @@ class OpenTelemetryExporter(Exporter):
         """
         often = (worker for worker in self._workers if worker.signal.name != "profiles")
         return Delivery(
-            dropped=self._dropped.get("traces", 0) + self._dropped.get("profiles", 0),
+            dropped=sum(worker.dropped for worker in self._workers if worker.signal.name != "metrics"),
             undelivered="; ".join(filter(None, map(self._undelivered, self._workers))),
             worth_waiting_for=all(worker.delivers for worker in often),
         )
 
     def _undelivered(self, worker: Worker) -> str:
-        items, dropped = worker.signal.item_name, self._dropped.get(worker.signal.name, 0)
+        items, dropped = worker.signal.item_name, worker.dropped
         waiting, why = worker.undelivered()
         parts = [f"{waiting} {items} wait ({why})"] if waiting and not self._ended else []
         parts += [f"{dropped} {items} were dropped ({worker.dropped_because})"] if dropped else []
@@ -84,7 +82,7 @@ class OpenTelemetryExporter(Exporter):
             if found.problem:
                 yield Remark(found.problem, problem=True)
             elif found.endpoint is not None:
-                yield _reached(found.signal, found.endpoint)
+                yield _reached(found.signal, found.endpoint, found.variable)
         if not any(found.problem or found.endpoint for found in destinations):
             yield Remark("spans and metrics are not sent: no endpoint is named (OTEL_EXPORTER_OTLP_ENDPOINT)")
 
@@ -137,18 +135,17 @@ class OpenTelemetryExporter(Exporter):
             name = worker.signal.name
             dropped, failure = worker.news()
             if dropped:
-                self._dropped[name] = self._dropped.get(name, 0) + dropped
                 self._agent.emit(Measured(DROPPED.name, (name,), dropped, now()))
             if failure:
                 failures.append(
                     f"OTLP {name} to {worker.endpoint}: {failure}; "
-                    f"{self._dropped.get(name, 0)} {worker.signal.item_name} dropped so far"
+                    f"{worker.dropped} {worker.signal.item_name} dropped so far"
                 )
         if failures:
             raise DeliveryError("; ".join(failures))
 
 
-def _reached(signal: SignalName, endpoint: str) -> Remark:
+def _reached(signal: SignalName, endpoint: str, variable: str) -> Remark:
     parts = urlsplit(endpoint)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
@@ -156,8 +153,7 @@ def _reached(signal: SignalName, endpoint: str) -> Remark:
     except (OSError, UnicodeError) as error:  # that of IDNA, as by an empty part between two dots
         why = "no host has such a name" if isinstance(error, UnicodeError) else error.strerror or error
         return Remark(
-            f"{signal} cannot be sent to {endpoint}: {why}; start a collector there, or change "
-            f"{variable_of(signal, os.environ)}",
+            f"{signal} cannot be sent to {endpoint}: {why}; start a collector there, or change {variable}",
             problem=True,
         )
     return Remark(f"{signal} would be sent to {endpoint}, which takes connections")
