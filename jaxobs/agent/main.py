@@ -17,6 +17,7 @@ from typing import Any
 
 from jaxobs.agent.service import Service
 from jaxobs.flow import wire
+from jaxobs.flow.job_pipe import JobPipe
 from jaxobs.model.clock import sleep
 from jaxobs.plugin.guard import described
 
@@ -52,9 +53,8 @@ def main(descriptor: int) -> int:
         if os.sched_getscheduler(0) in {os.SCHED_FIFO, os.SCHED_RR}:
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         os.nice(NICENESS)
-    pipe = socket.socket(fileno=descriptor)
-    with contextlib.suppress(OSError):  # the job is gone already, which `serve` will find
-        pipe.sendall(wire.frame(wire.STARTED, os.getpid()))
+    pipe = JobPipe(socket.socket(fileno=descriptor))
+    pipe.send(wire.STARTED, os.getpid())
     serve(pipe, started=give_way)
     # Threads of exporters that hang must not keep the process alive: all that could be flushed has been.
     os._exit(0)
@@ -83,12 +83,12 @@ def _lower(autogroup: Path) -> None:
             return
 
 
-def serve(pipe: socket.socket, *, started: Callable[[], None] = lambda: None) -> None:
+def serve(pipe: JobPipe, *, started: Callable[[], None] = lambda: None) -> None:
     """Read the greeting, then work until the job ends; `started` is called once the threads of all plugins run."""
     frames = wire.Frames()
     waiting: list[tuple[bytes, Any]] = []
     while not waiting:
-        piece = pipe.recv(1 << 16)
+        piece = pipe.receive()
         if not piece:
             return
         waiting = list(frames.feed(piece))
@@ -101,11 +101,8 @@ def serve(pipe: socket.socket, *, started: Callable[[], None] = lambda: None) ->
         started()
         service.serve(frames, waiting)
     except Exception as error:  # noqa: BLE001  # the job is told why its agent ends, on its logger and not its console
-        with contextlib.suppress(OSError):
-            pipe.sendall(wire.frame(wire.LOG, f"the agent failed: {described(error)}"))
-    with contextlib.suppress(OSError):
-        pipe.shutdown(socket.SHUT_RDWR)
-    pipe.close()
+        pipe.send(wire.LOG, f"the agent failed: {described(error)}")
+    pipe.end()
 
 
 class _Refuser(MetaPathFinder, Loader):

@@ -8,7 +8,6 @@ import importlib.metadata
 import os
 import pwd
 import resource
-import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -125,14 +124,14 @@ def leave_summary(settings: Mapping[str, Any], files: Sequence[Path], snapshot: 
 class Service:
     """One agent for one job. Implements `jaxobs.plugin.protocol.Agent` for its plugins."""
 
-    def __init__(self, hello: Mapping[str, Any], pipe: socket.socket) -> None:
+    def __init__(self, hello: Mapping[str, Any], pipe: JobPipe) -> None:
         self.settings: Mapping[str, Any] = hello["settings"]
         self.resource: dict[str, str] = dict(hello["resource"])
         self._run_ids: tuple[str, str] | None = hello.get("run_ids")
         self.clock = ClockAnchor(*hello["clock"])
         self.catalogue = Catalogue(CORE_METRICS)
-        self._pipe = JobPipe(pipe)
-        self._send = self._pipe.send
+        self._pipe = pipe
+        self._send = pipe.send
         self._summary_files = summary_files(self.settings, hello.get("name"))
         self._summary_file = str(self._summary_files[0]) if self._summary_files else None
         self._values_asked = False
@@ -157,7 +156,7 @@ class Service:
         """When the next snapshot is made and exported, by `monotonic()`."""
         self._earliest = 0.0
         """When it is made at once if the job's report, which ends what it sends in an interval, has arrived."""
-        self._analysis = Analysis(self.log, self._pipe.wake)
+        self._analysis = Analysis(self.log, pipe.wake)
         self._plugins = load_plugins(self.catalogue, self.settings, self.log, self._arrived.extend)
         facts: dict[str, Any] = {"jaxobs": importlib.metadata.version("jaxobs"), "agent": "process"}
         facts |= hello.get("facts", {})

@@ -14,6 +14,7 @@ from typing import Any
 from jaxobs.agent.service import Service
 from jaxobs.config import Settings, plain_settings
 from jaxobs.flow import wire
+from jaxobs.flow.job_pipe import JobPipe
 from jaxobs.model.clock import NANOSECONDS, ClockAnchor, now
 from jaxobs.model.events import Event, StepRows
 from jaxobs.probe.transport.agent_process import start_agent_process
@@ -31,7 +32,7 @@ def service_in_process() -> Iterator[tuple[Service, socket.socket]]:
         "resource": {}, "clock": tuple(ClockAnchor.read()), "began": now(),
     }  # fmt: skip
     with job, pipe:
-        service = Service(hello, pipe)
+        service = Service(hello, JobPipe(pipe))
         yield service, job
         service._pipe.close()
 

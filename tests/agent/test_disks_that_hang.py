@@ -14,6 +14,7 @@ import pytest
 from jaxobs.agent import service as module
 from jaxobs.agent.service import Service, summary_files
 from jaxobs.config import Settings, plain_settings
+from jaxobs.flow.job_pipe import JobPipe
 from jaxobs.model.clock import ClockAnchor, now
 from jaxobs.model.events import BackendFound
 
@@ -52,7 +53,7 @@ def test_where_the_disk_of_the_folder_hangs_the_summary_is_told_to_be_in_the_tem
 def test_events_are_folded_while_the_disk_of_the_calibration_hangs(hangs: threading.Event) -> None:
     job, pipe = socket.socketpair()
     backend = BackendFound("cpu", ((0, "cpu", "0"),), 0, 1, "0.10.2", "0.10.2", now())
-    service = Service(hello(), pipe)
+    service = Service(hello(), JobPipe(pipe))
     folding = threading.Thread(target=service._fold, args=(iter([backend]),), daemon=True)
     folding.start()
     folding.join(60.0)
@@ -66,7 +67,7 @@ def test_events_are_folded_while_the_disk_of_the_calibration_hangs(hangs: thread
 
 def test_an_agent_whose_job_was_killed_ends_while_the_disk_hangs(hangs: threading.Event) -> None:
     job, pipe = socket.socketpair()
-    ending = threading.Thread(target=Service(hello(), pipe)._end, args=(None, "killed"), daemon=True)
+    ending = threading.Thread(target=Service(hello(), JobPipe(pipe))._end, args=(None, "killed"), daemon=True)
     ending.start()
     ending.join(60.0)
     assert not ending.is_alive()
