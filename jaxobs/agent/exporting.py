@@ -163,6 +163,7 @@ class Exporting:
             failures = self.guard.failures
             self.guard.call(self._plugin.export, batch)
             self._export_failed |= self.guard.failures > failures
+            self.guard.failing = str(self._delivery().failing or "")
         return more
 
     def _begin(self, agent: Agent) -> None:

@@ -112,6 +112,10 @@ class Delivery(NamedTuple):
     """Whether what it sends has lately arrived, and soon: only then does the end of a job wait for it longer than half
     a second. None: it waits if the last `export` was as quick as that."""
 
+    failing: str = ""
+    """Why what it last tried to send did not arrive; empty where it did. Until then the plugin is not up, though no call
+    of it fails."""
+
 
 class Exporter(Plugin):
     """A plugin in the agent process that shows: it is given snapshots, events and spans on a thread of its own."""

@@ -49,6 +49,8 @@ class Guard:
         self.reason = ""
         self.idle_reason = ""
         """Why the plugin measures nothing though nothing failed: its library is not installed, say."""
+        self.failing = ""
+        """Why what the plugin does is in vain though its calls succeed: the receiver of what it sends is gone, say."""
         self.last_success: int | None = None
         self._log = log
         self._in_a_row = 0
@@ -141,7 +143,8 @@ class Guard:
 
     def report(self, patience: float | None = None) -> SourceReported:
         """The plugin's state. It is not up where a call has not returned for `patience` seconds."""
-        up, reason, waiting = self.up, self.reason or self.idle_reason, self.waiting_seconds()
+        up, waiting = self.up and not self.failing, self.waiting_seconds()
+        reason = self.reason or self.failing or self.idle_reason
         if patience is not None and waiting >= patience:
             up, reason = False, f"no answer for {waiting:.0f} s"
         return SourceReported(

@@ -162,7 +162,8 @@ class Worker:
         """Items dropped since `news` was last asked, and before that."""
         self.dropped_because = ""
         """Why items were last dropped; empty if none were."""
-        self._failure = self._last_failure = ""
+        self._failure = self.last_failure = ""
+        """Why a request failed since `news` was last asked, and why the last one did; empty if it did not."""
         self._delivered_any = False
         self._in_flight = 0
         self._asked_at: float | None = None
@@ -197,7 +198,7 @@ class Worker:
         if asked is not None:
             return items, f"no answer for {monotonic() - asked:.1f} s"
         since = "they came after the last request" if self._delivered_any else "nothing was sent yet"
-        return items, self._last_failure or since
+        return items, self.last_failure or since
 
     def close(self, deadline: float) -> None:
         """Send what waits, and end by `deadline` (monotonic seconds). Returns at once; `join` waits."""
@@ -210,9 +211,9 @@ class Worker:
         self._thread.join(max(self._deadline - monotonic(), 0.0))
         undelivered = self._in_flight + self.signal.waiting()
         if undelivered:
-            after = f", after a failure: {self._last_failure}" if self._last_failure else ""
+            after = f", after a failure: {self.last_failure}" if self.last_failure else ""
             self._fail(f"the end of the job came first{after}")
-            self._count_dropped(undelivered, self._last_failure)
+            self._count_dropped(undelivered, self.last_failure)
 
     def _run(self) -> None:
         with suppress_instrumentation():  # our requests are no part of the application's traces
@@ -242,7 +243,7 @@ class Worker:
             outcome = self._attempt(pending[-1])
             if outcome.verdict == "delivered":
                 pending.pop()
-                attempt, self._last_failure, self._delivered_any = 0, "", True
+                attempt, self.last_failure, self._delivered_any = 0, "", True
                 self._count_dropped(outcome.rejected, outcome.reason or "the receiver did not take them")
                 continue
             self._fail(outcome.reason)
@@ -302,4 +303,4 @@ class Worker:
 
     def _fail(self, reason: str) -> None:
         with self._lock:
-            self._failure = self._last_failure = reason
+            self._failure = self.last_failure = reason

@@ -62,10 +62,12 @@ class OpenTelemetryExporter(Exporter):
         last request may be a minute ago, or there was none.
         """
         often = (worker for worker in self._workers if worker.signal.name != "profiles")
+        failing = (_failure(worker, worker.last_failure) for worker in self._workers if worker.last_failure)
         return Delivery(
             dropped=sum(worker.dropped for worker in self._workers if worker.signal.name != "metrics"),
             undelivered="; ".join(filter(None, map(self._undelivered, self._workers))),
             worth_waiting_for=all(worker.delivers for worker in often),
+            failing="; ".join(failing),
         )
 
     def _undelivered(self, worker: Worker) -> str:
@@ -137,12 +139,16 @@ class OpenTelemetryExporter(Exporter):
             if dropped:
                 self._agent.emit(Measured(DROPPED.name, (name,), dropped, now()))
             if failure:
-                failures.append(
-                    f"OTLP {name} to {worker.endpoint}: {failure}; "
-                    f"{worker.dropped} {worker.signal.item_name} dropped so far"
-                )
+                failures.append(_failure(worker, failure))
         if failures:
             raise DeliveryError("; ".join(failures))
+
+
+def _failure(worker: Worker, why: str) -> str:
+    return (
+        f"OTLP {worker.signal.name} to {worker.endpoint}: {why}; "
+        f"{worker.dropped} {worker.signal.item_name} dropped so far"
+    )
 
 
 def _reached(signal: SignalName, endpoint: str, variable: str) -> Remark:
