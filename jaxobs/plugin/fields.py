@@ -8,13 +8,16 @@ left at its last value.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
+from jaxobs.plugin.base import Collector
+from jaxobs.plugin.protocol import Agent
 
 Subject = TypeVar("Subject")
 Labels = tuple[str, ...]
@@ -119,3 +122,35 @@ class Fields(Generic[Subject]):
         before = self._totals.get(key, 0.0 if metric in self.whole else total)
         self._totals[key] = total
         return max(0.0, total - before)
+
+
+class DeviceCollector(Collector):
+    """Reads the devices of one kind, from when JAX is known to use them; before that `reason` says why it does not."""
+
+    platforms: ClassVar[Collection[str]]
+    """JAX's names of the platform of these devices."""
+
+    device: ClassVar[str]
+    """One of them, in the words of `reason`."""
+
+    _agent: Agent | None = None
+    _readers: Sequence[Callable[[], list[Measured]]] | None = None
+    """What is called at each turn; None until JAX uses any device."""
+
+    @abstractmethod
+    def opened(self, agent: Agent) -> Sequence[Callable[[], list[Measured]]]:
+        """Open the devices, by what JAX has told of them, and return what reads them. Sets `reason` where none is."""
+
+    def start(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def collect(self) -> Iterable[Measured]:
+        agent = self._agent
+        if agent is None:
+            return []
+        if why_not := why_not_used(agent.resource, self.platforms, self.device):
+            self.reason = why_not
+            return []
+        if self._readers is None:
+            self._readers = self.opened(agent)
+        return [value for read in self._readers for value in read()]

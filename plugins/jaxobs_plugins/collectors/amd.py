@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jaxobs.model import hardware_forms as hw
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import DeviceReading, metric
-from jaxobs.plugin.base import Collector
-from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of, why_not_used
+from jaxobs.plugin.fields import DeviceCollector, Fields, Query, Sample, metrics_of
 from jaxobs.plugin.protocol import Agent
 
 UTILIZATION = metric(
@@ -174,7 +174,7 @@ _VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _OTHERS = ("JAX_ROCM_VISIBLE_DEVICES", "JAX_LOCAL_DEVICE_IDS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 
 
-class AmdCollector(Collector):
+class AmdCollector(DeviceCollector):
     """Reads AMD's devices. Without AMD's driver or its package it measures nothing, and `reason` says why.
 
     `environment` is that of the training process, which the agent inherits, and has anew once JAX has a backend.
@@ -182,34 +182,22 @@ class AmdCollector(Collector):
 
     metrics = metrics_of(QUERIES)
     device_readings = READINGS
+    platforms = frozenset({"gpu", "rocm"})
+    device = "AMD device"
 
     def __init__(self, environment: Mapping[str, str] = os.environ, driver: Path = KERNEL_MODULE) -> None:
         self._environment = environment
         self._driver = driver
         self._library: Any = None
-        self._agent: Agent | None = None
-        self._devices: list[tuple[Device, Fields[Device]]] | None = None
-        """The job's; None until JAX uses any."""
 
     def start(self, agent: Agent) -> None:
         if self._driver.exists():
-            self._agent = agent
+            super().start(agent)
         else:
             self.reason = "no AMD driver is loaded"
 
-    def collect(self) -> Iterable[Measured]:
-        agent = self._agent
-        if agent is None:
-            return []
-        if why_not := why_not_used(agent.resource, {"gpu", "rocm"}, "AMD device"):
-            self.reason = why_not
-            return []
-        if self._devices is None:
-            self._devices = self._opened(agent)
-        return [value for device, fields in self._devices for value in fields.collect(device)]
-
-    def _opened(self, agent: Agent) -> list[tuple[Device, Fields[Device]]]:
-        """Open AMD SMI, for a job on GPUs, and return its devices by what JAX has told of them.
+    def opened(self, agent: Agent) -> list[Callable[[], list[Measured]]]:
+        """Open AMD SMI, for a job on GPUs, and return what reads its devices.
 
         Logs one line where AMD SMI cannot be used: with a processor's own graphics too its driver is loaded.
         """
@@ -221,7 +209,7 @@ class AmdCollector(Collector):
             agent.log(f"no metrics of AMD devices: {self.reason}")
             return []
         self._library, told = library, agent.resource
-        devices: list[tuple[Device, Fields[Device]]] = []
+        readers: list[Callable[[], list[Measured]]] = []
         alone = told.get("jax.process_count", "1") == "1"
         for ordinal, handle in _handles(library, self._environment, alone=alone):
             try:
@@ -231,12 +219,12 @@ class AmdCollector(Collector):
                 continue
             # The device refuses, or this release of the package lacks the call.
             fields = Fields(QUERIES, labels, unsupported=(library.AmdSmiException, AttributeError, KeyError))
-            devices.append((Device(library, handle, told.get("process.pid")), fields))
-        self.reason = "" if devices else "AMD SMI lists no device with a UUID"
-        return devices
+            readers.append(partial(fields.collect, Device(library, handle, told.get("process.pid"))))
+        self.reason = "" if readers else "AMD SMI lists no device with a UUID"
+        return readers
 
     def stop(self) -> None:
-        library, self._library, self._agent, self._devices = self._library, None, None, None
+        library, self._library, self._agent, self._readers = self._library, None, None, None
         if library is not None:
             library.amdsmi_shut_down()
 

@@ -24,15 +24,15 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from jaxobs.model import hardware_forms as hw
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import DeviceReading, Metric, metric
-from jaxobs.plugin.base import Collector
-from jaxobs.plugin.fields import Fields, Query, Sample, metrics_of, why_not_used
+from jaxobs.plugin.fields import DeviceCollector, Fields, Query, Sample, metrics_of
 from jaxobs.plugin.protocol import Agent
 
 
@@ -145,47 +145,33 @@ it tries each of several requests 30 times, two minutes where there is no server
 the metrics do not depend on it."""
 
 
-class TpuCollector(Collector):
+class TpuCollector(DeviceCollector):
     """Reads TPUs. Without libtpu, or without a TPU that the job uses, it measures nothing, and `reason` says why."""
 
     metrics = metrics_of(QUERIES)
     device_readings = READINGS
-
-    def __init__(self) -> None:
-        self._agent: Agent | None = None
-        self._monitoring: Monitoring | None = None
-        self._tried = False
-        self._fields = Fields(QUERIES)
+    platforms = frozenset({"tpu"})
+    device = "TPU"
 
     def start(self, agent: Agent) -> None:
         """Check whether libtpu is installed; it is imported only once JAX is known to use a TPU."""
         if importlib.util.find_spec("libtpu") is None:
             self.reason = "libtpu is not installed"
         else:
-            self._agent = agent
+            super().start(agent)
 
     def collect(self) -> Iterable[Measured]:
-        agent = self._agent
-        if agent is None:
-            return []
-        if why_not := why_not_used(agent.resource, {"tpu"}, "TPU"):
-            self.reason = why_not
-            return []
-        if not self._tried:
-            self._tried = True
-            self._open(agent)
-        if self._monitoring is None:
-            return []
-        values = self._fields.collect(self._monitoring)
-        self.reason = "" if values else (
-            "libtpu tells nothing: the service that it asks runs in the job, at TPU_RUNTIME_METRICS_PORTS (8431)"
-        )  # fmt: skip
+        values = list(super().collect())
+        if self._readers:
+            self.reason = "" if values else (
+                "libtpu tells nothing: the service that it asks runs in the job, at TPU_RUNTIME_METRICS_PORTS (8431)"
+            )  # fmt: skip
         return values
 
     def stop(self) -> None:
-        self._agent, self._monitoring, self._tried = None, None, False
+        self._agent = self._readers = None
 
-    def _open(self, agent: Agent) -> None:
+    def opened(self, agent: Agent) -> list[Callable[[], list[Measured]]]:
         """Try and import the library. Logs one line where it cannot be used."""
         self.reason = _trial()
         if not self.reason:
@@ -198,9 +184,9 @@ class TpuCollector(Collector):
             else:
                 ids = agent.resource.get("jax.local_hardware_ids")
                 devices = None if ids is None else len(ids.split(","))
-                self._monitoring = Monitoring(library, supported, devices)
-        if self.reason:
-            agent.log(f"no metrics of TPUs: {self.reason}")
+                return [partial(Fields(QUERIES).collect, Monitoring(library, supported, devices))]
+        agent.log(f"no metrics of TPUs: {self.reason}")
+        return []
 
 
 def _trial() -> str:
@@ -212,7 +198,7 @@ def _trial() -> str:
             timeout=TRIAL_SECONDS,
             check=False,
             capture_output=True,
-            text=True,
+            errors="replace",
             env={**QUIET, **os.environ},
         )
     except subprocess.TimeoutExpired:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,8 +26,7 @@ import pynvml
 from jaxobs.model.clock import monotonic, now
 from jaxobs.model.events import Measured
 from jaxobs.model.metrics import Metric
-from jaxobs.plugin.base import Collector
-from jaxobs.plugin.fields import Fields, metrics_of, why_not_used
+from jaxobs.plugin.fields import DeviceCollector, Fields, metrics_of
 from jaxobs.plugin.protocol import Agent
 from jaxobs_plugins.collectors.nvidia import library
 from jaxobs_plugins.collectors.nvidia.library import UNSUPPORTED, Board, Part, XidEvents
@@ -40,8 +40,6 @@ from jaxobs_plugins.collectors.nvidia.queries import (
     XID_EVENTS,
     Device,
 )
-
-CUDA_PLATFORMS = {"cuda", "gpu"}
 
 
 class CudaDevice(NamedTuple):
@@ -157,7 +155,7 @@ def _value(metric: Metric, labels: tuple[str, ...], value: float) -> Measured:
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 
 
-class NvidiaCollector(Collector):
+class NvidiaCollector(DeviceCollector):
     """Reads NVIDIA devices. For a job that uses none, or without a driver, it measures nothing: `reason` says why.
 
     `environment` is that of the training process, which the agent inherits, and has anew once JAX has a backend.
@@ -165,7 +163,8 @@ class NvidiaCollector(Collector):
 
     metrics = (DEVICE_INFO, UP, *metrics_of((*BOARD_QUERIES, *EVENT_QUERIES, *PART_QUERIES)))
     device_readings = READINGS
-    _agent: Agent
+    platforms = frozenset({"cuda", "gpu"})
+    device = "NVIDIA device"
 
     def __init__(
         self, environment: Mapping[str, str] = os.environ, clock: Callable[[], float] = monotonic
@@ -173,26 +172,10 @@ class NvidiaCollector(Collector):
         self._clock = clock
         self._environment = environment
         self._is_open = False
-        self._devices: list[WatchedDevice] | None = None
-        """The job's; None until JAX uses any."""
         self._xids = XidEvents()
 
-    def start(self, agent: Agent) -> None:
-        self._agent = agent
-
-    def collect(self) -> Iterable[Measured]:
-        agent = self._agent
-        if why_not := why_not_used(agent.resource, CUDA_PLATFORMS, "NVIDIA device"):
-            self.reason = why_not
-            return []
-        if self._devices is None:
-            self._devices = self._opened(agent)
-        for uuid, number in self._xids.poll():
-            agent.log(f"the NVIDIA driver reports Xid {number} on {uuid}")
-        return [value for device in self._devices for value in device.collect()]
-
     def stop(self) -> None:
-        is_open, self._is_open, self._devices = self._is_open, False, None
+        is_open, self._is_open, self._readers = self._is_open, False, None
         if is_open:
             try:
                 self._xids.close()
@@ -208,8 +191,8 @@ class NvidiaCollector(Collector):
         finally:
             pynvml.nvmlShutdown()
 
-    def _opened(self, agent: Agent) -> list[WatchedDevice]:
-        """Open NVML, for a job on GPUs, and return its devices by what JAX has told of them.
+    def opened(self, agent: Agent) -> list[Callable[[], list[Measured]]]:
+        """Open NVML, for a job on GPUs, and return what takes its events and then reads its devices.
 
         Logs one line where a device can be expected and NVML does not show it.
         """
@@ -228,10 +211,16 @@ class NvidiaCollector(Collector):
         boards = {device.board.uuid: device.board for _, device in chosen}
         self._xids.watch(boards.values())
         pid = agent.resource.get("process.pid")
-        return [
+        watched = [
             WatchedDevice(
                 ordinal, device, pid, self._xids, agent.log,
                 with_board=boards.pop(device.board.uuid, None) is not None, clock=self._clock,
             )
             for ordinal, device in chosen
         ]  # fmt: skip
+        return [partial(self._take_events, agent.log), *(device.collect for device in watched)]
+
+    def _take_events(self, log: Callable[[str], None]) -> list[Measured]:
+        for uuid, number in self._xids.poll():
+            log(f"the NVIDIA driver reports Xid {number} on {uuid}")
+        return []
