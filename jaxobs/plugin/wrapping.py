@@ -1,4 +1,4 @@
-"""Wraps functions of a library for a probe, to mark or record their calls.
+"""Stands in for functions of a library, to mark or record their calls.
 
 A wrapped function has the same signature, result, exceptions, traceback and lines in warnings as before, and can be
 pickled by its name. It is a plain function in place of a plain function: only the attribute of the library's class or
@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
 from jaxobs.plugin.guard import TRACEBACK
-from jaxobs.plugin.protocol import Job
 
 Wrapper = TypeVar("Wrapper", bound=Callable[..., Any])
 
@@ -52,65 +50,6 @@ def standing_in(original: Callable[..., Any]) -> Callable[[Callable[..., Any]], 
     return decorated
 
 
-class Wrapping:
-    """The wrappers of one probe, which `undo` removes."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self._undo: list[Callable[[], None]] = []
-        self._active = True
-
-    def phase(self, owner: Any, name: str, phase_of: Callable[[], str], *, tentative: bool = False) -> None:
-        """Mark each call of `owner.name` as a phase (`Job.phase`), named by `phase_of` when the call begins."""
-        function = _function(owner, name)
-        if function is None:
-            return
-
-        def enter(marks: ExitStack) -> None:
-            marks.enter_context(self.job.phase(phase_of(), tentative=tentative))
-
-        begin = self.job.guard(enter)
-
-        @standing_in(function)
-        def marked(*args: Any, **kwargs: Any) -> Any:
-            with ExitStack() as marks:  # what began ends, also where the probe is set aside by then
-                if self._active:
-                    begin(marks)
-                return function(*args, **kwargs)
-
-        self._undo.append(replace(owner, {name: marked}))
-
-    def values(self, owner: Any, name: str, values_of: Callable[..., Mapping[str, Any]]) -> None:
-        """Record the values that calls of `owner.name` are given (`Job.record`), once the library has taken them.
-
-        `values_of` gets the arguments of the call and returns the values by name.
-        """
-        function = _function(owner, name)
-        if function is None:
-            return
-
-        def note(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self.job.record(values_of(*args, **kwargs))
-
-        record = self.job.guard(note)
-
-        @standing_in(function)
-        def recorded(*args: Any, **kwargs: Any) -> Any:
-            result = function(*args, **kwargs)
-            if self._active:
-                record(args, kwargs)
-            return result
-
-        self._undo.append(replace(owner, {name: recorded}))
-
-    def undo(self) -> None:
-        """Put the original functions back. A wrapper that others have wrapped since stays, and only calls through."""
-        self._active = False
-        for undo in self._undo:
-            undo()
-        self._undo.clear()
-
-
 def replace(owner: Any, replacements: Mapping[str, Any]) -> Callable[[], None]:
     """Set attributes of a class or module. Returns what puts back those that nobody has replaced since."""
     before = {name: vars(owner).get(name) for name in replacements}
@@ -136,7 +75,7 @@ def drop_internal_frames(error: BaseException) -> None:
     TRACEBACK.__set__(error, traceback)
 
 
-def _function(owner: Any, name: str) -> Callable[..., Any] | None:
+def function_of(owner: Any, name: str) -> Callable[..., Any] | None:
     """The function that a class or module itself defines under a name; inherited methods are wrapped where defined.
 
     None if `owner` is neither, as when this version of a library has no such class, or if a class has something else

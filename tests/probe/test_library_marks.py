@@ -13,11 +13,25 @@ from jax.profiler import StepTraceAnnotation
 
 from jaxobs.model.events import PhaseEnded
 from jaxobs.plugin.guard import FAILURES_IN_A_ROW, Guard
-from jaxobs.plugin.wrapping import Wrapping
+from jaxobs.plugin.library_probe import LibraryProbe
+from jaxobs.plugin.protocol import Job
 from jaxobs.probe.side import ProbeJob
 from jaxobs.probe.steps.marks import LASTING, LibraryPhase, hook_annotations
 from jaxobs.testing import FakeJob
 from tests.probe.marks_under_a_clock import Marks, own, steps_of
+
+
+class OfALibrary(LibraryProbe):
+    modules = ("a_library_that_no_test_imports",)
+
+    def wrap(self, module: ModuleType) -> None:
+        """Nothing by itself."""
+
+
+def started(job: Job) -> OfALibrary:
+    probe = OfALibrary()
+    probe.start(job)
+    return probe
 
 
 def of_a_library(marks: Marks, name: str = "checkpoint", *, tentative: bool = False) -> LibraryPhase:
@@ -98,7 +112,7 @@ def test_a_plugin_that_cannot_name_the_phase_leaves_the_librarys_call_alone() ->
     def name() -> str:
         raise KeyError("no such phase")
 
-    Wrapping(job).phase(library, "save", name)
+    started(job).phase(library, "save", name)
     assert library.save(1) == 2
     assert ["no such phase" in failure for failure in job.failures] == [True]
 
@@ -118,7 +132,7 @@ def test_a_phase_ends_though_its_probe_was_set_aside_within(observed: Any) -> No
             guard.fail("a hook within")
 
     library.save = save
-    Wrapping(ProbeJob(observed.side, guard)).phase(library, "save", lambda: "checkpoint")
+    started(ProbeJob(observed.side, guard)).phase(library, "save", lambda: "checkpoint")
     library.save()
     assert [event.phase for event in observed.of(PhaseEnded)] == ["checkpoint"]
     assert observed.side.loops.current.phase is None
@@ -152,7 +166,7 @@ def test_a_static_method_of_a_library_stays_one() -> None:
         def save(path: str) -> str:
             return path
 
-    wrapping = Wrapping(FakeJob())
-    wrapping.phase(Library, "save", lambda: "checkpoint")
-    wrapping.values(Library, "save", dict)
+    probe = started(FakeJob())
+    probe.phase(Library, "save", lambda: "checkpoint")
+    probe.values(Library, "save", dict)
     assert Library.save("folder") == Library().save("folder") == "folder"

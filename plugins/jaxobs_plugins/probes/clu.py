@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import ModuleType
 
 from jaxobs.plugin.library_probe import LibraryProbe
-from jaxobs.plugin.wrapping import Wrapping
 
 WRITERS = ("AsyncWriter", "LoggingWriter", "MultiWriter", "SummaryWriter", "TorchTensorboardWriter")
 """Public classes that define `write_scalars` themselves (as of clu 0.0.12). One writer may pass values to others."""
@@ -16,8 +15,8 @@ class CluProbe(LibraryProbe):
 
     modules = ("clu.metric_writers", "clu.metric_writers.torch_tensorboard_writer")
 
-    def wrap(self, module: ModuleType, wrapping: Wrapping) -> None:
+    def wrap(self, module: ModuleType) -> None:
         """Wrap the writers that this module has; the two modules have some each."""
         for name in WRITERS:
             owner = getattr(module, name, None)
-            wrapping.values(owner, "write_scalars", lambda writer, step, scalars: scalars)
+            self.values(owner, "write_scalars", lambda writer, step, scalars: scalars)

@@ -7,7 +7,6 @@ from types import ModuleType
 from typing import Any
 
 from jaxobs.plugin.library_probe import LibraryProbe
-from jaxobs.plugin.wrapping import Wrapping
 
 BACKENDS = ("TensorboardBackend", "WandbBackend")
 """Public names of the backends in `metrax.logging` (as of google-metrax 0.2.4)."""
@@ -21,10 +20,10 @@ class MetraxProbe(LibraryProbe):
 
     modules = ("metrax.logging",)
 
-    def wrap(self, module: ModuleType, wrapping: Wrapping) -> None:
+    def wrap(self, module: ModuleType) -> None:
         """Wrap the backends; one that this version of Metrax lacks is skipped."""
         for name in BACKENDS:
-            wrapping.values(getattr(module, name, None), "log_scalar", _scalar)
+            self.values(getattr(module, name, None), "log_scalar", _scalar)
 
 
 def _scalar(backend: object, event: str, value: Any, **_: Any) -> Mapping[str, Any]:  # noqa: ARG001

@@ -10,7 +10,6 @@ from __future__ import annotations
 from types import ModuleType
 
 from jaxobs.plugin.library_probe import LibraryProbe
-from jaxobs.plugin.wrapping import Wrapping
 
 SAVING = ("save", "save_checkpointables", "save_pytree")
 LOADING = ("restore", "load", "load_checkpointables", "load_pytree")
@@ -29,19 +28,19 @@ class OrbaxProbe(LibraryProbe):
 
     modules = ("orbax.checkpoint",)
 
-    def wrap(self, module: ModuleType, wrapping: Wrapping) -> None:
+    def wrap(self, module: ModuleType) -> None:
         """Wrap the classes of Orbax's first API, and the module and the class of its second (`experimental.v1`)."""
         for name in CLASSES:
-            self._wrap(wrapping, getattr(module, name, None), asked_each_step=name == ASKED_EACH_STEP)
+            self._wrap(getattr(module, name, None), asked_each_step=name == ASKED_EACH_STEP)
         second = getattr(getattr(module, "experimental", None), "v1", None)
-        self._wrap(wrapping, second)
+        self._wrap(second)
         checkpointer = getattr(getattr(second, "training", None), "Checkpointer", None)
-        self._wrap(wrapping, checkpointer, asked_each_step=True)
+        self._wrap(checkpointer, asked_each_step=True)
 
-    def _wrap(self, wrapping: Wrapping, owner: object, *, asked_each_step: bool = False) -> None:
+    def _wrap(self, owner: object, *, asked_each_step: bool = False) -> None:
         for name in SAVING:
-            wrapping.phase(owner, name, lambda: "checkpoint", tentative=asked_each_step)
+            self.phase(owner, name, lambda: "checkpoint", tentative=asked_each_step)
         for name in WAITING:
-            wrapping.phase(owner, name, lambda: "checkpoint", tentative=True)
+            self.phase(owner, name, lambda: "checkpoint", tentative=True)
         for name in LOADING:
-            wrapping.phase(owner, name, lambda: "checkpoint" if self.steps else "initialisation")
+            self.phase(owner, name, lambda: "checkpoint" if self.steps else "initialisation")
