@@ -153,8 +153,8 @@ def test_ranks_of_one_run_on_one_host_link_each_other_and_other_runs_of_its_name
 
     others = [resource(0), resource(1), resource(0, "second"), resource(0, "third", "evaluate")]
     for port, told in enumerate(others, 9464):  # as in containers, whose processes have the same number
-        target = TargetFile(tmp_path, f"node1:{port}", private=True)
-        target.publish(told, {"rank": told["jax.process_index"]})
+        target = TargetFile(tmp_path, f"node1:{port}", "http", lambda _: None, private=True)
+        target.write(told, {"rank": told["jax.process_index"]})
     name = next(tmp_path.iterdir()).name.rsplit("-", 1)[0]
     hostile = target_group("javascript:alert(1)//x:1", resource(2))
     for number, text in enumerate([json.dumps(hostile), "[]", "{", '[{"targets": 1, "labels": {}}]', "[1]"]):

@@ -5,18 +5,23 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jaxobs_plugins.prometheus import file_work
-from jaxobs_plugins.prometheus.address import Announcement, TargetFile, target_group
+from jaxobs_plugins.prometheus.address import TargetFile, target_group
 from tests.prometheus.dead_mount import DeadMount
 from tests.waiting import wait_for
 
 
 def host() -> str:
     return re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
+
+
+def target_file(directory: Path, log: Callable[[str], None] = lambda _: None) -> TargetFile:
+    return TargetFile(directory, "localhost:9464", "http", log)
 
 
 def dead_process() -> int:
@@ -38,13 +43,13 @@ def test_run_and_rank_stay_on_every_series(resource: dict[str, str]) -> None:
 def test_a_process_is_announced_once_its_rank_is_known(tmp_path: Path) -> None:
     """A label that came later would break every series in two."""
     lines: list[str] = []
-    announced = Announcement(TargetFile(tmp_path, "localhost:9464"), lines.append)
-    announced.publish({"jaxobs.run": "first"})
+    target = target_file(tmp_path, lines.append)
+    target.publish({"jaxobs.run": "first"})
     assert list(tmp_path.iterdir()) == []
-    announced.publish({"jaxobs.run": "first", "jax.process_index": "1"})
+    target.publish({"jaxobs.run": "first", "jax.process_index": "1"})
     path = wait_for(lambda: next(tmp_path.glob("jaxobs-*.json"), None), "the file")
     assert json.loads(path.read_text())[0]["labels"]["jaxobs_rank"] == "1"
-    announced.withdraw(5)
+    target.withdraw(5)
     assert list(tmp_path.iterdir()) == []
     assert lines == []
 
@@ -52,52 +57,53 @@ def test_a_process_is_announced_once_its_rank_is_known(tmp_path: Path) -> None:
 def test_the_file_is_named_by_host_and_process_and_goes_at_the_end(
     tmp_path: Path, resource: dict[str, str]
 ) -> None:
-    target = TargetFile(tmp_path / "made", "localhost:9464")
-    target.publish(resource)
+    target = target_file(tmp_path / "made")
+    target.write(resource)
     assert list((tmp_path / "made").iterdir()) == [target.path]
     assert target.path.name == f"jaxobs-{host()}-{os.getpid()}-9464.json"
     [group] = json.loads(target.path.read_text())
     assert group["targets"] == ["localhost:9464"]
-    target.publish(resource, {"rank": 0, "shares": {"input": 0.5}})
+    target.write(resource, {"rank": 0, "shares": {"input": 0.5}})
     assert json.loads(target.path.read_text()) == [group]  # Prometheus refuses a file with further keys
-    target.remove()
-    target.remove()
+    target.publish(resource)
+    target.withdraw(5)
+    target.withdraw(5)
     assert not target.path.exists()
 
 
 def test_others_may_read_it(tmp_path: Path) -> None:
     """Prometheus runs as a user of its own."""
-    target = TargetFile(tmp_path, "localhost:9464")
+    target = target_file(tmp_path)
     (tmp_path / "plain").touch()
-    target.publish({})
+    target.write({})
     assert target.path.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_it_is_written_again_only_where_it_is_gone_or_says_something_else(
     tmp_path: Path, resource: dict[str, str]
 ) -> None:
-    target = TargetFile(tmp_path, "localhost:9464")
-    target.publish(resource)
+    target = target_file(tmp_path)
+    target.write(resource)
     written = target.path.stat().st_ino
-    target.publish(resource)
+    target.write(resource)
     assert target.path.stat().st_ino == written
-    target.publish({**resource, "jax.process_index": "4"})
+    target.write({**resource, "jax.process_index": "4"})
     assert json.loads(target.path.read_text())[0]["labels"]["jaxobs_rank"] == "4"
     target.path.unlink()
-    target.publish({**resource, "jax.process_index": "4"})
+    target.write({**resource, "jax.process_index": "4"})
     assert target.path.exists()
 
 
 def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
-    target = TargetFile(tmp_path, "localhost:9464")
-    target.publish({"run": "0"})
+    target = target_file(tmp_path)
+    target.write({"run": "0"})
     stop = threading.Event()
 
     def write() -> None:
         count = 0
         while not stop.is_set():
             count += 1
-            target.publish({"run": str(count) * 200})
+            target.write({"run": str(count) * 200})
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -115,14 +121,14 @@ def test_what_a_writer_that_was_killed_leaves_is_removed_by_the_next(tmp_path: P
         "import os, sys, pathlib\n"
         "from jaxobs_plugins.prometheus.address import TargetFile\n"
         "pathlib.Path.replace = lambda *_: os._exit(9)\n"
-        "TargetFile(pathlib.Path(sys.argv[1]), 'localhost:9464').publish({})\n"
+        "TargetFile(pathlib.Path(sys.argv[1]), 'localhost:9464', 'http', print).write({})\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=environment, check=False)
     assert done.returncode == 9
     assert len(list(tmp_path.iterdir())) == 1
-    target = TargetFile(tmp_path, "localhost:9464")
-    target.publish({})
+    target = target_file(tmp_path)
+    target.write({})
     assert list(tmp_path.iterdir()) == [target.path]
 
 
@@ -132,15 +138,15 @@ def test_no_planted_link_is_written_through(tmp_path: Path) -> None:
     victim.write_text("precious")
     directory = tmp_path / "shared"
     directory.mkdir()
-    target = TargetFile(directory, "localhost:9464")
+    target = target_file(directory)
     for name in (target.path.name, f".{target.path.name}.draft"):
         (directory / name).symlink_to(victim)
-    target.publish({})
+    target.write({})
     assert victim.read_text() == "precious"
     assert not target.path.is_symlink()
     target.path.unlink()
     target.path.symlink_to(victim)
-    target.publish({})
+    target.write({})
     assert victim.read_text() == "precious"
     assert json.loads(target.path.read_text())[0]["targets"] == ["localhost:9464"]
 
@@ -150,14 +156,13 @@ def test_a_directory_that_does_not_answer_is_said_once_and_used_again_when_it_do
 ) -> None:
     monkeypatch.setattr(file_work, "NO_ANSWER_SECONDS", 1.0)
     lines: list[str] = []
-    target = TargetFile(dead_mount.directory, "localhost:9464")
-    announced = Announcement(target, lines.append)
-    announced.publish({"jax.process_index": "1"})
+    target = target_file(dead_mount.directory, lines.append)
+    target.publish({"jax.process_index": "1"})
     wait_for(target.path.exists, "the file")
     dead_mount.die()
 
     def published() -> list[str]:
-        announced.publish({"jax.process_index": "2"})
+        target.publish({"jax.process_index": "2"})
         return lines
 
     wait_for(published, "a line")
@@ -167,17 +172,16 @@ def test_a_directory_that_does_not_answer_is_said_once_and_used_again_when_it_do
     ]
     dead_mount.revive()
     wait_for(lambda: published() and '"2"' in target.path.read_text(), "the file, anew")
-    announced.withdraw(5)
+    target.withdraw(5)
     assert list(dead_mount.directory.iterdir()) == []
 
 
 def test_a_file_that_is_written_late_is_withdrawn_all_the_same(dead_mount: DeadMount) -> None:
     lines: list[str] = []
-    target = TargetFile(dead_mount.directory, "localhost:9464")
-    announced = Announcement(target, lines.append)
+    target = target_file(dead_mount.directory, lines.append)
     dead_mount.die()
-    announced.publish({"jax.process_index": "1"})
-    announced.withdraw(0.1)
+    target.publish({"jax.process_index": "1"})
+    target.withdraw(0.1)
     assert "remove the file yourself" in lines[-1]
     dead_mount.revive()
     wait_for(lambda: not any(t.name == "jaxobs-files" for t in threading.enumerate()), "the end of the work")
@@ -198,19 +202,19 @@ def test_only_what_the_dead_of_this_host_left_is_removed(tmp_path: Path) -> None
     }
     for name in stale | kept:
         (tmp_path / name).touch()
-    target = TargetFile(tmp_path, "localhost:9464")
-    target.publish({})
+    target = target_file(tmp_path)
+    target.write({})
     assert {path.name for path in tmp_path.iterdir()} == kept | {target.path.name}
 
 
 def test_no_directory_is_made_above_the_one_that_is_named(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="made"):
-        TargetFile(tmp_path / "mistyped" / "made", "localhost:9464").publish({})
+        target_file(tmp_path / "mistyped" / "made").write({})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_that_cannot_be_made_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
-        TargetFile(tmp_path / "file" / "below", "localhost:9464").publish({})
+        target_file(tmp_path / "file" / "below").write({})
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

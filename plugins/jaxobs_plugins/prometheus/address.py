@@ -144,19 +144,54 @@ def meeting_place(environment: Mapping[str, str] = os.environ) -> Path | None:
 class TargetFile:
     """The target file of this process, named by host, process and port, in a directory that others may share.
 
-    Containers of one host's network may have processes of one number, but no port twice.
+    Containers of one host's network may have processes of one number, but no port twice. Metrics are served even if it
+    cannot be written.
     """
 
-    def __init__(self, directory: Path, target: str, scheme: str = "http", *, private: bool = False) -> None:
+    def __init__(
+        self, directory: Path, target: str, scheme: str, log: Callable[[str], None], *, private: bool = False
+    ) -> None:
         """`private`: the directory is for this user's pages alone. Prometheus refuses a file with keys of others."""
         self._directory = directory
         self._target = target
         self._scheme = scheme
+        self._log = log
         self._private = private
         self._written = ""
         self.path = directory / f"jaxobs-{_host_in_names()}-{os.getpid()}-{target.rpartition(':')[2]}.json"
+        self._resource: Mapping[str, str] | None = None
+        self._row: Mapping[str, Any] | None = None
+        self._told = 0.0
+        self._withdrawn = False
+        meanwhile = "Prometheus is not told of this process"
+        self._work = FileWork(
+            self._bring_about, directory, lambda problem: log(f"file_sd: {problem}; {meanwhile}")
+        )
 
     def publish(self, resource: Mapping[str, str], row: Mapping[str, Any] | None = None) -> None:
+        """Have these attributes written to the file where they are new, and every few seconds, with the `row` of then.
+
+        Does nothing until the launcher or JAX has named the rank: it is a label of every series, and adding it later
+        would split each series in two.
+        """
+        if RANK in resource and (resource != self._resource or monotonic() - self._told >= LOOK_SECONDS):
+            self._resource, self._row, self._told = dict(resource), row, monotonic()
+            self._work.soon()
+
+    def withdraw(self, timeout: float) -> None:
+        """Have the file removed as soon as its directory answers; wait `timeout` seconds for that."""
+        self._withdrawn = True
+        if self._resource is not None and not self._work.done(timeout):
+            self._log(f"file_sd: {self.path}: no answer; remove the file yourself")
+
+    def _bring_about(self) -> None:
+        """Write or remove the file. Raises OSError."""
+        if self._resource is not None and not self._withdrawn:
+            self.write(self._resource, self._row)
+        if self._withdrawn:  # perhaps only since the check above
+            self.path.unlink(missing_ok=True)
+
+    def write(self, resource: Mapping[str, str], row: Mapping[str, Any] | None = None) -> None:
         """Write the file where it is missing or out of date, a private one with the `row` for pages. Raises OSError.
 
         It may be missing because a process in another container of the same host name, which cannot see this one, took
@@ -174,10 +209,6 @@ class TargetFile:
         write_whole(self.path, text.encode())  # its draft is not matched by Prometheus's `*.json`
         self._written = text
 
-    def remove(self) -> None:
-        """Withdraw the target. Raises OSError where the file cannot be removed."""
-        self.path.unlink(missing_ok=True)
-
     def _remove_stale(self) -> None:
         """Remove the files that killed processes of this host left behind, as far as this user may."""
         name = _names_of_this_host()
@@ -187,45 +218,6 @@ class TargetFile:
             if match and not psutil.pid_exists(int(match["process"])):
                 with suppress(OSError):
                     path.unlink()
-
-
-class Announcement:
-    """Keeps the target file up to date. Metrics are served even if it cannot be written."""
-
-    def __init__(self, file: TargetFile, log: Callable[[str], None]) -> None:
-        self._file = file
-        self._log = log
-        self._resource: Mapping[str, str] | None = None
-        self._row: Mapping[str, Any] | None = None
-        self._told = 0.0
-        self._withdrawn = False
-        meanwhile = "Prometheus is not told of this process"
-        self._work = FileWork(
-            self._bring_about, file.path.parent, lambda problem: log(f"file_sd: {problem}; {meanwhile}")
-        )
-
-    def publish(self, resource: Mapping[str, str], row: Mapping[str, Any] | None = None) -> None:
-        """Have these attributes written to the file where they are new, and every few seconds, with the `row` of then.
-
-        Does nothing until the launcher or JAX has named the rank: it is a label of every series, and adding it later
-        would split each series in two.
-        """
-        if RANK in resource and (resource != self._resource or monotonic() - self._told >= LOOK_SECONDS):
-            self._resource, self._row, self._told = dict(resource), row, monotonic()
-            self._work.soon()
-
-    def withdraw(self, timeout: float) -> None:
-        """Have the file removed as soon as its directory answers; wait `timeout` seconds for that."""
-        self._withdrawn = True
-        if self._resource is not None and not self._work.done(timeout):
-            self._log(f"file_sd: {self._file.path}: no answer; remove the file yourself")
-
-    def _bring_about(self) -> None:
-        """Write or remove the file. Raises OSError."""
-        if self._resource is not None and not self._withdrawn:
-            self._file.publish(self._resource, self._row)
-        if self._withdrawn:  # perhaps only since the check above
-            self._file.remove()
 
 
 class Neighbours:

@@ -18,7 +18,6 @@ from jaxobs.report.ranks import Observed, row_of
 from jaxobs.report.runs import NO_FOLDER
 from jaxobs_plugins.prometheus.access import AllowedHosts, Credentials, CredentialsError, local_names, refusal
 from jaxobs_plugins.prometheus.address import (
-    Announcement,
     Neighbours,
     TargetFile,
     is_open_to_network,
@@ -44,7 +43,7 @@ class PrometheusExporter(Exporter):
 
     def __init__(self) -> None:
         self._server: HttpServer | None = None
-        self._announced: list[Announcement] = []
+        self._announced: list[TargetFile] = []
         """For Prometheus where the settings name a directory, and for the pages of this host's other ranks."""
         self._reading: FileWork | None = None
         self._said_misdirected = False
@@ -95,8 +94,8 @@ class PrometheusExporter(Exporter):
         document = batch.snapshot.document
         several = ((document.get("process") or {}).get("process_count") or 1) > 1
         row = row_of(Observed("", document)) if several else None
-        for announcement in self._announced:
-            announcement.publish(self._agent.resource, row)
+        for file in self._announced:
+            file.publish(self._agent.resource, row)
 
     def delivery(self) -> Delivery:
         """Always complete: the exporter shows the newest snapshot and drops nothing itself."""
@@ -112,8 +111,8 @@ class PrometheusExporter(Exporter):
         deadline = monotonic() + timeout
         if self._server is not None:
             self._server.stop(timeout)
-        for announcement in self._announced:
-            announcement.withdraw(deadline - monotonic())
+        for file in self._announced:
+            file.withdraw(deadline - monotonic())
 
     def _serve(self, agent: Agent, credentials: Credentials) -> HttpServer:
         settings = agent.settings
@@ -145,13 +144,12 @@ class PrometheusExporter(Exporter):
             agent.log(f"the job serves Prometheus itself: metrics of jaxobs are at {url}")
         place = address.netloc(wildcard_host=host)
         if given := _directory(settings):
-            self._announced.append(Announcement(TargetFile(given, place, scheme), agent.log))
+            self._announced.append(TargetFile(given, place, scheme, agent.log))
         if own := meeting_place():
-            target = TargetFile(own, place, scheme, private=True)
             # Without it ranks do not link each other, of which nobody needs to be told.
-            self._announced.append(Announcement(target, log=lambda _: None))
-        for announcement in self._announced:
-            announcement.publish(agent.resource)
+            self._announced.append(TargetFile(own, place, scheme, lambda _: None, private=True))
+        for file in self._announced:
+            file.publish(agent.resource)
         return server
 
     def _ask_for_profile(self, seconds: float, keep: bool) -> str | None:
