@@ -130,21 +130,18 @@ class ProfilerProbe(Probe):
                 try:
                     task()
                 except Exception as error:  # noqa: BLE001  # an error of the profiler must not end on the job's console
-                    self._fault(error)
+                    self._fault(described(error)[:300])
 
     def _annotate(self, ours: object | None) -> None:
         """Have steps annotated while there is any session, the user's or ours (None: ours has ended)."""
         if self._job is not None:
             self._job.annotate_steps(self if self._session_lock.users else ours)
 
-    def _fault(self, error: Exception) -> None:
+    def _fault(self, reason: str) -> None:
         """End everything after a fault of the profiler, which is not risked twice."""
-        job = self._job
-        if job is None:
-            return
-        reason = described(error)[:300]
-        self._end(reason)
-        job.switch_off(reason)
+        if (job := self._job) is not None:
+            self._end(reason)
+            job.switch_off(reason)
 
     def _end(self, reason: str) -> None:
         job, self._job = self._job, None
