@@ -35,7 +35,7 @@ from jaxobs.probe.steps.marks import PhaseMark, StepMark
 from jaxobs.probe.steps.values import amount, as_name, plain_amount
 from jaxobs.probe.watch import completions
 from jaxobs.probe.watch.watchable import is_jitted
-from jaxobs_plugins.probes.profiler.user_sessions import Watcher, watch_sessions
+from jaxobs_plugins.probes.profiler.user_sessions import Sessions, watch_sessions
 from tests.probe.signals_at_any_moment import AlarmError, each_moment
 
 pytestmark = pytest.mark.timeout(method="thread")  # the alarm is these tests' own
@@ -182,7 +182,8 @@ def test_where_a_profiler_session_begins_and_is_dropped(handler: list[int]) -> N
 
     under_way: set[int] = set()
     module = SimpleNamespace(ProfilerSession=Session)
-    sessions, _ = watch_sessions(module, Watcher(under_way.add, under_way.discard, lambda _: None))
+    sessions = Sessions(under_way.add, under_way.discard, lambda _: None)
+    watch_sessions(module, sessions)
 
     def run() -> None:
         for _ in range(3):

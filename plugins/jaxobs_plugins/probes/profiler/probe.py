@@ -17,7 +17,7 @@ from jaxobs.plugin.protocol import Job, Remark
 from jaxobs.plugin.threads import Thread
 from jaxobs_plugins.probes.profiler.recording import SessionLock
 from jaxobs_plugins.probes.profiler.schedule import Pace
-from jaxobs_plugins.probes.profiler.user_sessions import UserTrace, Watcher, watch_sessions, window_of
+from jaxobs_plugins.probes.profiler.user_sessions import Sessions, UserTrace, watch_sessions, window_of
 from jaxobs_plugins.probes.profiler.windows import Windows, answer, installed_jaxlib, why_not_scheduled
 
 USER_PATIENCE = 10.0
@@ -55,8 +55,8 @@ class ProfilerProbe(Probe):
         self._maximum_bytes = int(job.settings["profile_maximum_bytes"])
         self.reason = why_not_scheduled(job.settings, installed_jaxlib())
         self._job = job
-        watcher = Watcher(job.guard(self.coming), job.guard(self.over), job.guard(self.traced))
-        self._sessions, self._unhook = watch_sessions(module, watcher)
+        self._sessions = Sessions(job.guard(self.coming), job.guard(self.over), job.guard(self.traced))
+        self._unhook = watch_sessions(module, self._sessions)
         job.annotate_steps(None)
 
     def sample(self) -> None:

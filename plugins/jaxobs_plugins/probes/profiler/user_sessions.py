@@ -34,42 +34,36 @@ class UserTrace(NamedTuple):
     lead: int
 
 
-class Watcher(NamedTuple):
-    """Functions called for the user's sessions, on the user's threads; none may raise. The number identifies a session.
-
-    `coming`: a session is about to be made; waits until none of ours is under way. `over`: it has ended, or could not
-    be made. `traced`: a session that has ended returned its trace, or wrote it, or neither.
-    """
-
-    coming: Callable[[int], None]
-    over: Callable[[int], None]
-    traced: Callable[[UserTrace], None]
-
-
-def watch_sessions(module: Any, watcher: Watcher) -> tuple[Sessions, Callable[[], None]]:
-    """Put the replacements in place. Returns the sessions that they see, and what undoes it.
+def watch_sessions(module: Any, sessions: Sessions) -> Callable[[], None]:
+    """Put the replacements in place, which tell `sessions` of theirs. Returns what undoes it.
 
     Raises if jaxlib's class cannot be subclassed.
     """
-    sessions = Sessions(watcher)
     replacements: dict[str, Any] = {"ProfilerSession": _watched(module.ProfilerSession, sessions)}
     if hasattr(module, "export_to_xprof"):
         replacements["export_to_xprof"] = _exporting(module.export_to_xprof, sessions)
-    return sessions, replace(module, replacements)
+    return replace(module, replacements)
 
 
 class Sessions:
-    """The user's sessions that are under way, and the traces that have yet to be written."""
+    """The user's sessions that are under way, and the traces that have yet to be written.
 
-    def __init__(self, watcher: Watcher) -> None:
-        self.watcher = watcher
+    Its functions are called on the user's threads, and none may raise. `coming`: a session, known by its number, is
+    about to be made; waits until none of ours is under way. `gone`: it has ended, or could not be made. `traced`: a
+    session that has ended returned its trace, or wrote it, or neither.
+    """
+
+    def __init__(
+        self, coming: Callable[[int], None], gone: Callable[[int], None], traced: Callable[[UserTrace], None]
+    ) -> None:
+        self._coming, self._gone, self._traced = coming, gone, traced
         self._under_way: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         self._unwritten: dict[int, UserTrace] = {}  # by the identity of what `export_to_xprof` will be given
 
     def begin(self, session: Any) -> None:
         key = id(session)
         self.end_dropped()  # one of them may have had the same identity
-        self.watcher.coming(key)
+        self._coming(key)
         self._under_way[key] = weakref.ref(session), now(), 0
 
     def started(self, session: Any) -> None:
@@ -87,7 +81,7 @@ class Sessions:
 
     def fail(self, session: Any) -> None:
         self._under_way.pop(id(session), None)
-        self.watcher.over(id(session))
+        self._gone(id(session))
 
     def over(
         self, key: int, xspace: bytes | None = None, directory: str | None = None, data: Any = None
@@ -95,18 +89,18 @@ class Sessions:
         """Tell of a session; of one whose trace is `data` and has yet to be written only that it is over."""
         if key not in self._under_way:
             return
-        self.watcher.over(key)  # first: where a signal handler raises within, it is told again
+        self._gone(key)  # first: where a signal handler raises within, it is told again
         if (began := self._under_way.pop(key, None)) is not None:
             _, starting, lead = began
             trace = UserTrace(starting + lead, now(), xspace, directory, lead)
             if data is None:
-                self.watcher.traced(trace)
+                self._traced(trace)
             else:
                 self._unwritten[id(data)] = trace
 
     def written(self, data: Any, directory: str) -> None:
         if (trace := self._unwritten.pop(id(data), None)) is not None:
-            self.watcher.traced(trace._replace(directory=directory))
+            self._traced(trace._replace(directory=directory))
 
 
 def _watched(original: type[Any], sessions: Sessions) -> type[Any]:
