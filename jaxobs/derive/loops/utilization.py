@@ -47,10 +47,8 @@ def work_of(runs: Mapping[int, int], executables: Executables) -> Work:
             work.cost = work.cost + executable.work.scaled(count * executables.part_of_devices(executable))
         if per_run is None:
             work.untimed_runs += count
-            bound = (
-                executable.bound.seconds if executable is not None and executable.bound is not None else None
-            )
-            work.least_untimed += count * (bound or 0.0)
+            bound = executable and executable.bound
+            work.least_untimed += count * ((bound and bound.seconds) or 0.0)
         else:
             work.device_seconds += per_run * count
     return work
@@ -106,15 +104,20 @@ class LoopWork:
 
         `unwatched` names a function that runs in the loop without being watched; `watched`: others are.
         """
-        executables = self._executables
-        if executables.peaks is None:
-            return Utilization(None, None, "no backend has been found yet")
-        reason = _why_unknown(rated, did, executables, unwatched, any_watched=watched)
-        if reason is not None:
+        executables, peaks = self._executables, self._executables.peaks
+        reason = None
+        if peaks is None:
+            reason = "no backend has been found yet"
+        elif did.uncosted_runs:
+            reason = executables.why_unseen(rated.runs) or "the cost of some runs is not known"
+        elif not did.cost.matrix_flops and unwatched is not None:
+            reason = f"{unwatched} was compiled in the loop, so it runs there, and is not watched: wrap it in obs.watch()"
+        elif not did.cost.matrix_flops and not watched:
+            reason = "no function of the loop is watched: wrap it in obs.watch()"
+        if peaks is None or reason is not None:
             return Utilization(None, None, reason)
-        devices = executables.local_devices
-        own = None if self.model_flops is None else self.model_flops * rated.steps / devices
-        return model_flops_utilization(did.cost, rated.wall, executables.peaks, own)
+        own = self.model_flops and self.model_flops * rated.steps / executables.local_devices
+        return model_flops_utilization(did.cost, rated.wall, peaks, own)
 
     def why_more(self, rated: Stretch, profile: LoopProfile | None, unwatched: str | None) -> str | None:
         """Why the counted work of those stretches is a lower bound; None where none is known that is not counted."""
@@ -132,16 +135,3 @@ class LoopWork:
             if (share := computed / profile.busy_seconds) > MENTIONED:
                 return f"a lower bound: for {rough_percent(share)} of the time that the device works it runs {UNCOUNTED}"
         return unwatched and f"a lower bound: {unwatched} {UNWATCHED}"
-
-
-def _why_unknown(
-    rated: Stretch, did: Work, executables: Executables, unwatched: str | None, *, any_watched: bool
-) -> str | None:
-    """Why nothing can be said of the loop's work; None where that of watched runs is known."""
-    if did.uncosted_runs:
-        return executables.why_unseen(rated.runs) or "the cost of some runs is not known"
-    if not did.cost.matrix_flops and unwatched is not None:
-        return f"{unwatched} was compiled in the loop, so it runs there, and is not watched: wrap it in obs.watch()"
-    if not did.cost.matrix_flops and not any_watched:
-        return "no function of the loop is watched: wrap it in obs.watch()"
-    return None
