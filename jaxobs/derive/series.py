@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Generic, TypeVar
 
 from jaxobs.derive.catalogue import CORE_METRICS
-from jaxobs.derive.refusal import Refusals
+from jaxobs.derive.refusal import Refusals, is_amount
 from jaxobs.model.metrics import Catalogue, Exemplar, Family, HistogramValue, Metric
 from jaxobs.vocabulary.text import OTHER, clean_label
 
@@ -88,10 +88,7 @@ class Series:
         """Whether the spans are sent to where the exemplars' trace ids open them."""
 
     def add(self, name: str, labels: Labels, value: float) -> None:
-        """Add to a counter. A negative value is refused, as a counter never falls."""
-        if not (math.isfinite(value) and value >= 0):
-            self.refusals.refuse(f"{name}: {value:g} is no finite number from 0 on")
-            return
+        """Add a finite value from 0 on to a counter, which never falls."""
         series = self._plain[name]
         labels = self._admitted(name, labels, series) or (OTHER,) * len(self.catalogue[name].labels)
         series[labels] = min(series.get(labels, 0.0) + value, MAX_VALUE)
@@ -147,10 +144,7 @@ class Series:
             known[admitted] = histogram
 
     def observe(self, name: str, labels: Labels, value: float) -> None:
-        """Add an observation to a histogram."""
-        if not (math.isfinite(value) and value >= 0):
-            self.refusals.refuse(f"{name}: {value:g} is no finite number from 0 on")
-            return
+        """Add an observation, a finite value from 0 on, to a histogram."""
         known, labels = self._histograms[name], clean(labels)
         if labels not in known:
             self.show(name, labels, Histogram(self.catalogue[name].buckets))
@@ -160,15 +154,18 @@ class Series:
     def measured(self, name: str, labels: Labels, value: float) -> None:
         """Take a plugin's value: add, set or observe it, by the kind that its metric was declared with.
 
-        It is refused where no metric was declared with such labels, and where the core derives the metric.
+        It is refused where no metric was declared with such labels, where the core derives the metric, and, of a counter
+        or histogram, where it is negative or not finite.
         """
         metric = self.catalogue.get(name)
         if metric is None or len(labels) != len(metric.labels) or name in _DERIVED:
             self.refusals.refuse(f"{name}: no plugin has declared it with {len(labels)} labels")
-        elif metric.kind == "counter":
-            self.add(name, labels, value)
         elif metric.kind == "gauge":
             self.set(name, labels, value)
+        elif not is_amount(value):
+            self.refusals.refuse(f"{name}: {value:g} is no finite number from 0 on")
+        elif metric.kind == "counter":
+            self.add(name, labels, value)
         else:
             self.observe(name, labels, value)
 
