@@ -90,7 +90,6 @@ class Fold(Rooms):
             if not self.loops.infer(steps.loop):
                 self.executables.ran_untimed(steps.runs, {})
                 continue
-            self.executables.release(steps.runs)
             open_ended = followed.open_ended.get(steps.loop, ())
             self.loops.named(steps.loop).stretches.open_ended.extend(
                 each for each in open_ended if steps.first <= each <= steps.last

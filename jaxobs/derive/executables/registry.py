@@ -141,14 +141,6 @@ class Executables:
                 if executable.measured is not None:
                     self._bind(executable)
 
-    def release(self, runs: Mapping[int, int]) -> None:
-        """Take calls by run off the count again: it is known by now where they belong, and they are counted there."""
-        for run, calls in runs.items():
-            if (executable := self._by_number.get(run)) is not None:
-                executable.runs -= calls
-            else:
-                self._unseen_runs[run] -= calls
-
     def ran(self, event: FunctionCalled) -> None:
         """Add calls outside loops: each takes as long as its executable's runs do."""
         calls = {event.run: event.calls}
