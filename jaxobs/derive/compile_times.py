@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict, deque
+from collections import defaultdict
 from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import Final
 
 from jaxobs.model.clock import NANOSECONDS, seconds
-from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted, PhaseEnded
+from jaxobs.model.events import Compilation, CompilePhaseEnded, CompilePhaseStarted
 from jaxobs.model.intervals import overlap
 from jaxobs.vocabulary.text import EAGER
 
@@ -28,8 +28,6 @@ class CompileTimes:
         self._intervals: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._compiled: defaultdict[int, list[Compilation]] = defaultdict(list)
         self._in_progress: dict[int, CompilePhaseStarted] = {}
-        self._phases: defaultdict[str, deque[PhaseEnded]] = defaultdict(lambda: deque(maxlen=MAX_INTERVALS))
-        """Phases, such as evaluations, inside steps that have not ended yet, by loop."""
 
     def phase_started(self, event: CompilePhaseStarted) -> None:
         # Only outermost phases are reported, so a thread has at most one: a new one replaces one whose end was lost.
@@ -79,47 +77,36 @@ class CompileTimes:
             if at + 1 == len(intervals) or intervals[at + 1][0] == after:
                 intervals.insert(at + 1, (before, after))
 
-    def compiled_within(self, thread: int, start: int, end: int) -> set[str]:
-        """Take the functions that the thread compiled in [start, end]. The innermost step asks first and gets them."""
-        compiled, time = self._compiled[thread], attrgetter("time")
-        begin, stop = bisect_left(compiled, start, key=time), bisect_right(compiled, end, key=time)
-        within = {each.function for each in compiled[begin:stop]}
-        del compiled[begin:stop]
-        return within
+    def take(self, thread: int, start: int, end: int) -> tuple[int, set[str]]:
+        """Nanoseconds of [start, end] in which the thread was compiling, and the functions that it compiled there.
 
-    def phase_in_step_ended(self, event: PhaseEnded) -> None:
-        """Note a phase, such as an evaluation, that lay inside a step; one outside steps changes nothing."""
-        if event.inside is not None:
-            self._phases[event.inside].append(event)
-
-    def leave_out_phases(self, loop: str, thread: int) -> None:
-        """Drop what the thread compiled in phases of the loop's step: it belongs to the phase, not to the step."""
-        for phase in self._phases.pop(loop, ()):
-            self.overlap(thread, phase.start, phase.end, forget=True)
-            self.compiled_within(thread, phase.start, phase.end)
+        What lies in it is forgotten, so that the step around an inner loop does not claim what a step of the inner loop
+        has claimed, while what the outer step had compiled before the inner loop began is still there for it.
+        """
+        spent, intervals, compiled = (
+            self.overlap(thread, start, end),
+            self._intervals[thread],
+            self._compiled[thread],
+        )
+        time, first, last = attrgetter("time"), itemgetter(0), itemgetter(1)
+        del intervals[bisect_left(intervals, start, key=first) : bisect_right(intervals, end, key=last)]
+        within = slice(bisect_left(compiled, start, key=time), bisect_right(compiled, end, key=time))
+        functions = {each.function for each in compiled[within]}
+        del compiled[within]
+        return spent, functions
 
     def is_apart(self, thread: int, start: int) -> bool:
         """Whether the thread has compiled nothing since `start` that is known and was not claimed by an inner step."""
         intervals, compiled = self._intervals.get(thread), self._compiled.get(thread)
         return not (intervals and intervals[-1][1] > start) and not (compiled and compiled[-1].time >= start)
 
-    def overlap(self, thread: int, start: int, end: int, *, forget: bool = False) -> int:
-        """Nanoseconds of [start, end] in which the thread was compiling; `forget`: drop the intervals that lie in it.
-
-        Dropping them keeps the step around an inner loop from claiming what a step of the inner loop has claimed, while
-        what the outer step had compiled before the inner loop began is still there for it.
-        """
-        intervals = self._intervals.get(thread)
-        if not intervals:
-            return 0
+    def overlap(self, thread: int, start: int, end: int) -> int:
+        """Nanoseconds of [start, end] in which the thread was compiling."""
         found = 0
-        for index in range(len(intervals) - 1, -1, -1):
-            begin, stop = intervals[index]
-            if stop <= start:
+        for span in reversed(self._intervals.get(thread, ())):
+            if span[1] <= start:
                 break  # a thread's outermost compiles end one after the other
-            found += overlap((begin, stop), (start, end))
-            if forget and begin >= start and stop <= end:
-                del intervals[index]
+            found += overlap(span, (start, end))
         return found
 
     def anywhere_within(self, start: int, end: int) -> int:

@@ -197,7 +197,6 @@ class Fold(Rooms):
             events.LoopEnded: (
                 lambda event: self.loops.named(event.loop).ended(event),
                 self.run_time.loop_ended,
-                self.profiles.loop_ended,
             ),
             events.PhaseStarted: (self.run_time.phase_started,),
             events.PhaseEnded: (self._phase_ended,),
@@ -266,11 +265,11 @@ class Fold(Rooms):
 
     def _phase_ended(self, event: events.PhaseEnded) -> None:
         self.run_time.phase_ended(event)
-        self.compile_times.phase_in_step_ended(event)
+        self.spans.phase_ended(event)
         if event.inside is None:
             self.loops.inferred.phase_ended(event.start, event.end, checkpoint=event.phase == CHECKPOINT)
-        self.spans.phase_ended(event)
-        self.profiles.phase_ended(event)
+        else:
+            self.loops.named(event.inside).phase_ended(event)
 
     def _probe_reported(self, event: events.ProbeReported) -> None:
         if self.observation.probe_reported(event):

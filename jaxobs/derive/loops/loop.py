@@ -11,7 +11,7 @@ from itertools import chain, repeat
 from typing import NamedTuple
 
 from jaxobs.derive.catalogue import HOST_STEP_BUCKETS, STEP_BUCKETS
-from jaxobs.derive.compile_times import CompileTimes
+from jaxobs.derive.compile_times import MAX_INTERVALS, CompileTimes
 from jaxobs.derive.executables.registry import Executables
 from jaxobs.derive.loops import bottleneck
 from jaxobs.derive.loops.bottleneck import Charged, Known, charged
@@ -22,6 +22,7 @@ from jaxobs.derive.loops.recorded import RecordedValue
 from jaxobs.derive.loops.stretches import LATE, MIN_SPACED_STEPS, WINDOW, Kind, Stretch, Stretches, summed
 from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
+from jaxobs.derive.profiler_windows.parts import LoopSpans
 from jaxobs.derive.profiler_windows.windows import Profiles
 from jaxobs.derive.refusal import Refusals, is_amount, require
 from jaxobs.derive.series import Histogram
@@ -33,6 +34,7 @@ from jaxobs.model.events import (
     LoopDeclared,
     LoopEnded,
     MainThreadSampled,
+    PhaseEnded,
     Recorded,
     StepCompleted,
 )
@@ -42,7 +44,7 @@ from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.activities import ACTIVITIES, DISPATCH
 from jaxobs.vocabulary.text import MAX_LOOP_NAMES, MAX_NUMBER
 from jaxobs.vocabulary.units import duration
-from jaxobs.vocabulary.words import COMPONENTS
+from jaxobs.vocabulary.words import CHECKPOINT, COMPONENTS
 
 LONG_SPACING = 1.0
 """Seconds of a spacing of fewer steps from which on it tells so, too: polls come every 50 ms at most, so both ends
@@ -90,7 +92,9 @@ class Loop:
         self.components: dict[str, float] = dict.fromkeys(COMPONENTS, 0.0)
         self.recorded: dict[str, RecordedValue] = {}
         self.stretches = Stretches(self._observe)
-        self._profiles.loop_begins(name, self.stretches.log)
+        self.spans = self._profiles.loops[name] = LoopSpans(self.stretches.log)
+        self._phases: deque[PhaseEnded] = deque(maxlen=MAX_INTERVALS)
+        """Phases, such as evaluations, in a step that has not ended yet."""
         self.pace = Pace()
         self.host = HostLines()
         self.thread = 0
@@ -129,7 +133,9 @@ class Loop:
         """
         single = len(steps) == 1
         require(steps.are_sound(), "a step of negative duration")
-        self._compiles.leave_out_phases(self.name, steps.thread)
+        while self._phases:  # what was compiled in one belongs to it, and not to the step
+            phase = self._phases.popleft()
+            self._compiles.take(steps.thread, phase.start, phase.end)
         if not self._compiles.is_apart(steps.thread, steps.begin):
             require(single, "a compile in one of many steps")
             self._note_compiles(steps)
@@ -161,11 +167,11 @@ class Loop:
 
     def _note_compiles(self, steps: Steps) -> None:
         """Note the compiles in a single step, which no step around it gets then."""
-        overlap, thread, start = self._compiles.overlap, steps.thread, steps.starts[0]
-        waiting = overlap(thread, start, start + steps.waits[0])
+        compiles, thread, start = self._compiles, steps.thread, steps.starts[0]
+        waiting = compiles.overlap(thread, start, start + steps.waits[0])
         steps.compiling_in_wait = min(waiting, steps.waits[0])
-        steps.compiling = min(steps.turns[0], overlap(thread, steps.begin, steps.end, forget=True))
-        functions = self._compiles.compiled_within(thread, steps.begin, steps.end)
+        compiling, functions = compiles.take(thread, steps.begin, steps.end)
+        steps.compiling = min(steps.turns[0], compiling)
         self._compiled |= dict.fromkeys(functions, steps.end)
 
     def _count(self, word: str, total: float) -> None:
@@ -194,8 +200,14 @@ class Loop:
 
     def ended(self, event: LoopEnded) -> None:
         require(event.input_wait >= 0, "a wait of negative duration")
-        self._left = event.time
+        self._left = self.spans.left = event.time
         self.stretches.loop_ended(event.input_wait, event.time)
+
+    def phase_ended(self, event: PhaseEnded) -> None:
+        """Note a phase that lay inside a step."""
+        self._phases.append(event)
+        if event.phase != CHECKPOINT:
+            self.spans.phases.append((event.start, event.end))
 
     def record(self, event: Recorded) -> None:
         require(event.name in self.recorded or len(self.recorded) < RECORDED_NAMES, "too many recorded names")

@@ -11,10 +11,9 @@ from jaxobs.derive.profiler_windows.loop_profile import NEWEST, LoopProfile, loo
 from jaxobs.derive.profiler_windows.operations import Operations
 from jaxobs.derive.profiler_windows.parts import LoopPart, LoopSpans, parts_of
 from jaxobs.derive.refusal import require
-from jaxobs.derive.steps import StepLog
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.clock import NANOSECONDS, seconds
-from jaxobs.model.events import LoopEnded, PhaseEnded, ProfileWindow
+from jaxobs.model.events import ProfileWindow
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.profile import OUTCOMES
 from jaxobs.roofline_model.traced import Profiled
@@ -58,7 +57,8 @@ class Profiles:
 
     def __init__(self, executables: Executables, limit: int) -> None:
         self._executables = executables
-        self._spans: dict[str, LoopSpans] = {}
+        self.loops: dict[str, LoopSpans] = {}
+        """By name; each loop keeps its own up to date."""
         self._waiting: deque[ProfileWindow] = deque()
         self._of_loops: defaultdict[str, deque[LoopProfile]] = defaultdict(lambda: deque(maxlen=NEWEST))
         self._why: dict[str, str] = {}
@@ -67,17 +67,6 @@ class Profiles:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.steps: defaultdict[str, float] = defaultdict(float)
         """Seconds and steps inside windows, by loop."""
-
-    def loop_begins(self, loop: str, log: StepLog) -> None:
-        """Note that there is a loop of that name, whose newest steps are in this log."""
-        self._spans[loop] = LoopSpans(log)
-
-    def loop_ended(self, event: LoopEnded) -> None:
-        self._spans[event.loop].left = event.time
-
-    def phase_ended(self, event: PhaseEnded) -> None:
-        if event.inside is not None and event.inside in self._spans and event.phase != "checkpoint":
-            self._spans[event.inside].phases.append((event.start, event.end))
 
     def ended(self, event: ProfileWindow) -> None:
         """Take a window that is over. Its trace, if it has one, is read when its steps are known."""
@@ -93,7 +82,7 @@ class Profiles:
         found = []
         while self._waiting and (final or len(self._waiting) > WAITING or self._is_known(now)):
             event = self._waiting.popleft()
-            parts = parts_of(event.start, event.end, self._spans, event.lead)
+            parts = parts_of(event.start, event.end, self.loops, event.lead)
             peaks = self._executables.peaks or Peaks("unknown", {}, {}, None, None, (), None, None, NO_PEAKS)
             found.append(WindowToRead(event, parts, peaks, self._executables.working_sets()))
         return found
@@ -132,6 +121,6 @@ class Profiles:
         window = self._waiting[0]
         if now - window.end > PATIENCE:
             return True
-        newest = ((spans.left, spans.log.newest) for spans in self._spans.values())
+        newest = ((spans.left, spans.log.newest) for spans in self.loops.values())
         ends = ((left, steps.end) for left, steps in newest if steps is not None)
         return all(left >= end or end >= window.end or end < window.start - PATIENCE for left, end in ends)
