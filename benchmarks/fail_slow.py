@@ -184,7 +184,7 @@ class Run:
         """What the agent would find by now: of a snapshot this is the part that concerns it."""
         if update:
             self._loop.update(at(self.now))
-        self.fold.slowdowns.look([self._loop], State(), self.fold.executables)
+        self.fold.slowdowns.look({"train": self._loop.pace}, State(), self.fold.executables)
         return self.fold.slowdowns.take_news()
 
     @property

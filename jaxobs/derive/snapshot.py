@@ -148,7 +148,8 @@ def snapshot_view(rooms: Rooms, now: int) -> SnapshotView:
     devices = rooms.devices.views(now, rooms.memory)
     process = _process(rooms, compilation, now)
     state = _state(devices.value or (), process)
-    rooms.slowdowns.look(rooms.loops.by_name.values(), state, rooms.executables)
+    paces = {name: loop.pace for name, loop in rooms.loops.by_name.items()}
+    rooms.slowdowns.look(paces, state, rooms.executables)
     return SnapshotView(
         identity=identity_view(rooms.resource, rooms.devices.backend),
         facts=rooms.facts,

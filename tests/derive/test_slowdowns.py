@@ -12,8 +12,7 @@ import pytest
 from jaxobs.derive.fold import Fold
 from jaxobs.derive.loops.host_lines import NOT_SAMPLED, HostLine
 from jaxobs.derive.loops.loop import Loop
-from jaxobs.derive.loops.pace import Block
-from jaxobs.derive.loops.slowdowns import FORGOTTEN, State
+from jaxobs.derive.loops.slowdowns import FORGOTTEN, Block, State
 from jaxobs.model.events import (
     Compilation,
     LoopEntered,
@@ -220,9 +219,9 @@ def test_of_a_change_that_is_older_than_what_is_kept_nothing_is_said_to_have_cha
         length = 10.0 * math.exp(noise.gauss(0.0, 0.05) + (0.05 if number >= 200 else 0.0))
         begin = number * 10
         loop.pace.blocks.append(
-            Block(at(begin), at(begin + 10), 10.0, length, frozenset({1}), {HostLine("a", "", "host"): 10.0})
+            Block(at(begin), 10.0, length, frozenset({1}), {HostLine("a", "", "host"): 10.0})
         )
-        fold.slowdowns.look([loop], State(), executables)
+        fold.slowdowns.look({"train": loop.pace}, State(), executables)
     (slow,) = fold.slowdowns.kept
     assert slow.ratio == pytest.approx(1.05, abs=0.02)
     assert (slow.facts, slow.parts, slow.reason) == ((), {}, FORGOTTEN)
@@ -235,9 +234,9 @@ def test_a_slowdown_that_lasts_is_kept_beside_later_ones_that_are_over() -> None
 
     def run(loop: Loop, begin: int, step_seconds: float) -> None:
         for number in range(begin, begin + 60):
-            block = Block(at(10 * number), at(10 * number + 10), 10.0, step_seconds, frozenset(), {})
+            block = Block(at(10 * number), 10.0, step_seconds, frozenset(), {})
             loop.pace.blocks.append(block)
-            fold.slowdowns.look([loop], State(), fold.executables)
+            fold.slowdowns.look({loop.name: loop.pace}, State(), fold.executables)
 
     run(train, 0, 1.0)
     run(train, 60, 1.5)

@@ -17,8 +17,8 @@ from jaxobs.derive.loops import bottleneck
 from jaxobs.derive.loops.bottleneck import Charged, Known, charged
 from jaxobs.derive.loops.found import LOOPS, InferredLoops
 from jaxobs.derive.loops.host_lines import HostLine, HostLines, by_activity
-from jaxobs.derive.loops.pace import Pace
 from jaxobs.derive.loops.recorded import RecordedValue
+from jaxobs.derive.loops.slowdowns import Pace
 from jaxobs.derive.loops.stretches import LATE, MIN_SPACED_STEPS, WINDOW, Kind, Stretch, Stretches, summed
 from jaxobs.derive.loops.utilization import LoopWork, Work, work_of
 from jaxobs.derive.profiler_windows.loop_profile import LoopProfile
