@@ -235,10 +235,9 @@ def inexact_reason(cost: Cost | None) -> str | None:
     """Why a cost, and a bound time from it, is inexact; None where it is exact, or has measured repetitions."""
     if cost is None:
         return None
-    reasons = tuple(reason for reason in cost.inexact_reasons if reason != MEASURED)
-    if not reasons and (cost.exact or MEASURED in cost.inexact_reasons) and not cost.unmodelled:
+    reasons = [reason for reason in cost.why_inexact() if reason != MEASURED]
+    if not reasons and (cost.exact or cost.inexact_reasons):
         return None
-    reasons = reasons or tuple(f"the work of {name} is not known" for name in cost.unmodelled)
     return inexact_for(reasons or ("its cost is",))
 
 
