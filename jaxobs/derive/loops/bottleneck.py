@@ -310,7 +310,7 @@ def decide(new: Charged, steps: int) -> Verdict:
     components = new.components
     wall = sum(components.values())
     if wall <= 0:
-        return Verdict("unknown", 0.0, None, reason="no step has been seen to end yet")
+        return Verdict("unknown", 0.0, None, reason=new.reason or "no step has been seen to end yet")
     shares = {word: components.get(word, 0.0) / wall for word in COMPONENTS}
     told = sum(share for share in shares.values() if share >= NOTHING)
     shares = {word: share / told if share >= NOTHING else 0.0 for word, share in shares.items()}

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from jaxobs.derive.catalogue import HOST_STEP_BUCKETS, STEP_BUCKETS
 from jaxobs.derive.compile_times import MAX_INTERVALS, CompileTimes
 from jaxobs.derive.executables.registry import Executables
-from jaxobs.derive.loops import bottleneck
 from jaxobs.derive.loops.bottleneck import Charged, Known, charged
 from jaxobs.derive.loops.found import LOOPS, InferredLoops
 from jaxobs.derive.loops.host_lines import HostLine, HostLines, by_activity
@@ -40,7 +39,6 @@ from jaxobs.model.events import (
 )
 from jaxobs.model.figure import Figure, figure
 from jaxobs.model.metrics import Exemplar
-from jaxobs.roofline_model.bottleneck import Verdict
 from jaxobs.vocabulary.activities import ACTIVITIES, DISPATCH
 from jaxobs.vocabulary.text import MAX_LOOP_NAMES, MAX_NUMBER
 from jaxobs.vocabulary.units import duration
@@ -253,6 +251,7 @@ class Loop:
         self._executables.had(self.rated.runs, room, self.did.device_seconds)
         # By what is known now: a profiler window shows what the steps before it did, too.
         self.charged = charged(self.whole, known)
+        self.charged.reason = self.quiet or self.charged.reason
 
     def _charge(self, new: Charged) -> None:
         self.wall += sum(new.components.values())
@@ -291,12 +290,6 @@ class Loop:
         if self.stretches.newest is not None and self.stretches.newest[0] == step:
             at = replace(exemplar, value=self.stretches.newest[1])
             self.step_times.exemplify(at)
-
-    def verdict(self) -> Verdict:
-        """The bottleneck of the newest stretches."""
-        if self.quiet is not None:
-            return Verdict("unknown", 0.0, None, reason=self.quiet)
-        return bottleneck.decide(self.charged, self.whole.steps)
 
     def iterations(self) -> int | None:
         """Iterations of the loop in which an executable that ran of late does most of its work."""

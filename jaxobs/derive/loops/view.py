@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jaxobs.derive.executables.executable import inexact_reason
-from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, IDLE_KNOWN, OUTPACED
+from jaxobs.derive.loops.bottleneck import ENOUGH_STEPS, IDLE_KNOWN, OUTPACED, decide
 from jaxobs.derive.loops.found import LONG_TURN
 from jaxobs.derive.loops.host_lines import Row
 from jaxobs.derive.loops.loop import Loop
@@ -122,7 +122,7 @@ def loop_view(loop: Loop) -> LoopView:
         mfu=mfu,
         hfu=hfu,
         recorded={name: value.figure() for name, value in loop.recorded.items()},
-        bottleneck=loop.verdict(),
+        bottleneck=decide(loop.charged, loop.whole.steps),
         host_lines=loop.host.rows(loop.whole.sampled),
         host_calls=loop.host.calls(),
         host_samples=loop.host.samples,
