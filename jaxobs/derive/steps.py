@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import add, ge, sub
 from typing import Final
 
-from jaxobs.model.events import ROW_LENGTH, SpanContext, StepEnded, StepRows, steps_of_rows
+from jaxobs.model.events import ROW_LENGTH, SpanContext, StepEnded, StepRows, calls_of, steps_of_rows
 
 MAX_ELSEWHERE = 0.02
 """Largest share of the time of many steps that may lie between them and be ignored: no figure is as exact as that."""
@@ -62,12 +62,12 @@ class Steps:
         """What each step ran: executables by number, or watched functions whose executable is not visible."""
         is_same = self.ran.count(self.ran[0]) == len(self.ran)
         alike = {self.ran[0]: len(self.ran)} if is_same else Counter(self.ran)
-        self.each_ran = _tuple(self.ran[0]) if len(alike) == 1 else None
+        self.each_ran = calls_of(self.ran[0]) if len(alike) == 1 else None
         """What each of the steps ran, in order; None where that is not the same for all."""
         self.runs: Counter[int] = Counter()
         """How often each executable or watched function ran; by number."""
         for ran, steps in alike.items():
-            for run in _tuple(ran):
+            for run in calls_of(ran):
                 self.runs[run] += steps
 
     @classmethod
@@ -95,7 +95,7 @@ class Steps:
             return dict.fromkeys(self.each_ran, sum(self.turns))
         found: Counter[int] = Counter()
         for ran, turn in zip(self.ran, self.turns, strict=True):
-            for run in set(_tuple(ran)):
+            for run in set(calls_of(ran)):
                 found[run] += turn
         return found
 
@@ -169,10 +169,6 @@ def _total(amounts: Sequence[float | None]) -> float | None:
         return math.nan
     total = float(first) * count if same else sum(known)
     return total if math.isfinite(total) else math.nan
-
-
-def _tuple(ran: object) -> tuple[int, ...]:
-    return ran if isinstance(ran, tuple) else (ran,) if isinstance(ran, int) and ran else ()
 
 
 class StepLog:

@@ -227,17 +227,16 @@ RAN = "\0"
 """In the place of a loop's name, before what the newest such call ran."""
 
 
+def calls_of(runs: object) -> tuple[int, ...]:
+    """The watched calls of a row, in order, as `StepEnded.runs` has them."""
+    return runs if isinstance(runs, tuple) else (runs,) if isinstance(runs, int) and runs else ()
+
+
 def steps_of_rows(rows: StepRows) -> Iterator[StepEnded]:
-    """The steps in these rows. Raises ValueError where the last row is incomplete."""
-    if len(rows) % ROW_LENGTH:
-        raise ValueError(f"{len(rows)} values are no whole rows of {ROW_LENGTH}")
+    """The steps in these rows, all of which are whole."""
     for at in range(0, len(rows), ROW_LENGTH):
-        row = rows[at : at + ROW_LENGTH]
-        loop, step, start, end, gap, wait, dispatch, examples, tokens, thread, runs = row
-        ran = runs if isinstance(runs, tuple) else (runs,) if runs else ()
-        yield StepEnded(
-            loop, step, start, end, gap, wait, dispatch, 0, 0, examples, tokens, False, thread, ran, None
-        )
+        *times, examples, tokens, thread, runs = rows[at : at + ROW_LENGTH]
+        yield StepEnded._make([*times, 0, 0, examples, tokens, False, thread, calls_of(runs), None])
 
 
 WITHOUT_JIT = -(1 << 31)
