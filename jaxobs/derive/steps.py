@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import add, ge, sub
 from typing import Final
 
-from jaxobs.model.events import ROW_LENGTH, SpanContext, StepEnded, StepRows, calls_of, steps_of_rows
+from jaxobs.model.events import ROW_LENGTH, StepEnded, StepRows, calls_of, steps_of_rows
 
 MAX_ELSEWHERE = 0.02
 """Largest share of the time of many steps that may lie between them and be ignored: no figure is as exact as that."""
@@ -23,21 +23,15 @@ AMOUNTS: Final = {"examples": 7, "tokens": 8}
 class Steps:
     """Consecutive steps of one loop on one thread. Times are monotonic nanoseconds; lists have one entry per step.
 
-    Many steps have no more to them than times, amounts and runs; the other fields are those of a single step.
+    Many steps have no more to them than times, amounts and runs; the other fields are those of a single step, by its
+    `event`.
     """
 
-    def __init__(
-        self,
-        rows: StepRows,
-        nested: int = 0,
-        checkpoint: int = 0,
-        *,
-        failed: bool = False,
-        parent: SpanContext | None = None,
-    ) -> None:
+    def __init__(self, rows: StepRows, event: StepEnded | None = None) -> None:
         self.rows = rows
-        self.nested, self.checkpoint = nested, checkpoint
-        self.failed, self.parent = failed, parent
+        self._event = event
+        self.nested, self.checkpoint = (event.nested, event.checkpoint) if event else (0, 0)
+        self.failed = event is not None and event.failed
         self.compiling = self.compiling_in_wait = 0
         """Nanoseconds of its turn in compiles on its thread, and those of its wait for input."""
         self.loop: str = rows[0]
@@ -53,8 +47,8 @@ class Steps:
         self.lengths = list(map(sub, self.ends, self.starts))
         self.turns = list(map(add, self.gaps, self.lengths)) if any(self.gaps) else self.lengths
         """How long each step took with the gap before it and without what is nested in it."""
-        if nested:
-            self.turns = [self.turns[0] - nested]
+        if self.nested:
+            self.turns = [self.turns[0] - self.nested]
         self.begin = self.starts[0] - self.gaps[0]
         """When the first turn began, which includes the gap before its step."""
         self.end = self.ends[-1]
@@ -74,7 +68,7 @@ class Steps:
     def of(cls, event: StepEnded) -> Steps:
         """A single step."""
         row = [*event[:7], *event[9:11], event.thread, event.runs]  # as columns hold it
-        return cls(row, event.nested, event.checkpoint, failed=event.failed, parent=event.parent)
+        return cls(row, event)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -118,10 +112,7 @@ class Steps:
 
     def events(self) -> Iterator[StepEnded]:
         """The steps as single events."""
-        for event in steps_of_rows(self.rows):
-            yield event._replace(
-                nested=self.nested, checkpoint=self.checkpoint, failed=self.failed, parent=self.parent
-            )
+        return iter((self._event,)) if self._event else steps_of_rows(self.rows)
 
     def event(self, step: int) -> StepEnded:
         """The step of that number, as a single event. It must be among these steps."""
