@@ -77,7 +77,8 @@ class Fold(Rooms):
                 folded += self._follow(self.loops.inferred.follow(steps.rows))
             else:
                 folded += self._follow(self.loops.inferred.end())  # marked steps win
-                self.loops.marked(steps)
+                if (loop := self.loops.by_name.get(steps.loop)) is not None:
+                    loop.inferred = False  # though it may have been found before
                 self._fold_steps(steps, {})
                 folded += steps.rows
         return folded
@@ -87,13 +88,15 @@ class Fold(Rooms):
         self.executables.ran_untimed(followed.outside, {})
         counts = self.observation.accepted, self.observation.refused
         for steps in grouped(followed.rows):
-            if not self.loops.infer(steps.loop):
+            try:
+                loop = self.loops.named(steps.loop)
+            except ValueError as error:  # there are too many
+                self.series.refusals.note(f"{steps.loop}: {error}")
                 self.executables.ran_untimed(steps.runs, {})
                 continue
+            loop.inferred = True
             open_ended = followed.open_ended.get(steps.loop, ())
-            self.loops.named(steps.loop).stretches.open_ended.extend(
-                each for each in open_ended if steps.first <= each <= steps.last
-            )
+            loop.stretches.open_ended.extend(each for each in open_ended if steps.first <= each <= steps.last)
             self._fold_steps(steps, followed.saved)
         for completed in followed.completed:
             if completed.loop in self.loops.by_name:

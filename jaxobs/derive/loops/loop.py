@@ -360,20 +360,6 @@ class Loops:
             loop = self.by_name[name] = Loop(name, self._rooms)
         return loop
 
-    def infer(self, name: str) -> bool:
-        """Mark the loop of that name as inferred. False, with the reason noted, where there are too many already."""
-        try:
-            self.named(name).inferred = True
-        except ValueError as error:
-            self._rooms.refusals.note(f"{name}: {error}")
-            return False
-        return True
-
-    def marked(self, by: Steps) -> None:
-        """Note that steps of a loop are marked, though it may have been found before."""
-        if by.loop in self.by_name:
-            self.by_name[by.loop].inferred = False
-
     def recorded(self, event: Recorded) -> None:
         """Record a value of the user's; one that names no loop belongs to that under way, or whose step ended last.
 
