@@ -73,7 +73,7 @@ class Fold(Rooms):
             self.hangs.steps_ended(steps)
             if steps.loop == events.UNMARKED:
                 self.observation.accepted += len(steps)
-                self.executables.ran_in_loop(steps.runs)
+                self.executables.ran(steps.runs)
                 folded += self._follow(self.loops.inferred.follow(steps.rows))
             else:
                 folded += self._follow(self.loops.inferred.end())  # marked steps win
@@ -232,8 +232,10 @@ class Fold(Rooms):
         }
 
     def _function_called(self, event: events.FunctionCalled) -> None:
-        self.executables.ran(event)
-        self.loops.called(event.thread, {event.run: event.calls}, event.time)
+        calls = {event.run: event.calls}
+        self.executables.ran(calls)
+        self.executables.ran_untimed(calls, {})
+        self.loops.called(event.thread, calls, event.time)
 
     def _turns_asked(self, event: events.TurnsAsked) -> None:
         if name := event.loop or self.loops.inferred.loop_of(event.run):

@@ -10,7 +10,7 @@ from jaxobs.derive.executables.executable import CleanRun, Executable, absorb, b
 from jaxobs.derive.refusal import require
 from jaxobs.hardware.peaks import Peaks
 from jaxobs.model.cost import ModuleCost, OperationCost
-from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionCalled, FunctionWatched, memory_need
+from jaxobs.model.events import ExecutableCreated, ExecutableRan, FunctionWatched, memory_need
 from jaxobs.model.figure import Figure
 from jaxobs.model.peak_memory import PeakMemory
 from jaxobs.roofline_model.traced import Operation, Profiled
@@ -141,14 +141,8 @@ class Executables:
                 if executable.measured is not None:
                     self._bind(executable)
 
-    def ran(self, event: FunctionCalled) -> None:
-        """Add calls outside loops: each takes as long as its executable's runs do."""
-        calls = {event.run: event.calls}
-        self.ran_in_loop(calls)
-        self.ran_untimed(calls, {})
-
-    def ran_in_loop(self, runs: Mapping[int, int]) -> None:
-        """Add calls by run whose seconds a loop reports by `spent`, or of which it is not known yet whether one does."""
+    def ran(self, runs: Mapping[int, int]) -> None:
+        """Add calls by run. Their seconds are told by `spent` where a loop has them, else by `ran_untimed`."""
         for run, calls in runs.items():
             if (executable := self._by_number.get(run)) is not None:
                 executable.runs += calls
