@@ -94,6 +94,7 @@ class Fold(Rooms):
                 self.series.refusals.note(f"{steps.loop}: {error}")
                 self.executables.ran_untimed(steps.runs, {})
                 continue
+            self.executables.ran({run: -calls for run, calls in steps.runs.items()})  # steps are counted anew
             loop.inferred = True
             open_ended = followed.open_ended.get(steps.loop, ())
             loop.stretches.open_ended.extend(each for each in open_ended if steps.first <= each <= steps.last)

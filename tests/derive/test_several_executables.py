@@ -40,6 +40,16 @@ def test_calls_before_their_executable_was_reported_are_counted_once_when_they_t
     assert [fold.executables[run].runs for run in (1, 2)] == [21, 21]
 
 
+def test_the_runs_of_a_marked_step_are_counted_in_a_loop_that_was_found_under_its_name() -> None:
+    fold = applied(new_fold(), [created(1, "train")])
+    for number in range(20):
+        begin = at(1 + 0.1 * number)
+        fold.apply_steps([UNMARKED, number, begin, begin, 0, 0, 1_000, None, None, 1, 1])
+    fold.end(at(4.0), by_itself=True)
+    fold.apply(step(30, 4.0, 5.0, runs=(1,), nested=0.5))
+    assert fold.executables[1].runs == 21
+
+
 def test_of_executables_of_one_content_the_newest_that_was_timed_is_shown() -> None:
     fold = applied(new_fold(), [backend(), created(1), FunctionWatched(-1, "f", "", at(0.3))])
     fold.bind_peaks("example", PEAKS)

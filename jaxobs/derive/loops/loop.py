@@ -152,8 +152,7 @@ class Loop:
             if total is not None:
                 self._count(word, total)
         self.work.ran(steps.runs)
-        if not self.inferred:  # else they were counted as calls
-            self._executables.ran(steps.runs)
+        self._executables.ran(steps.runs)
         self.host_times.observe_all(each_in_seconds(steps.turns))
         return self.stretches.steps_ended(steps)
 
