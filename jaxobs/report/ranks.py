@@ -319,7 +319,7 @@ def in_progress(process: Mapping[str, Any]) -> list[str]:
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:
     """The columns of the table; those of run, its id and host only where they differ."""
-    yield Column("rank", _name, text=True, value=lambda row: row["rank"])
+    yield Column("rank", _marked_name, text=True, value=lambda row: row["rank"])
     for title, key in (("run", "run"), ("id", "run_id"), ("host", "host")):
         if len({row[key] for row in rows if row[key]}) > 1:
             yield text(title, key)
@@ -342,10 +342,14 @@ def columns(rows: Sequence[Row]) -> Iterator[Column]:
     yield text("", "problem")
 
 
-def _name(row: Row) -> str:
-    known = row["address"] if row["rank"] is None else str(row["rank"])
+def _name(row: Row, before: str = "") -> str:
+    """Its number, after these words, else its address: before a backend exists JAX has not told which rank it is."""
+    return str(row["address"]) if row["rank"] is None else f"{before}{row['rank']}"
+
+
+def _marked_name(row: Row) -> str:
     marks = ((GONE, row["problem"]), (HANGING, row["hangs"]), (LAGGING, row["lags"]))
-    return " ".join((known, *[mark for mark, holds in marks if holds][:1]))
+    return " ".join((_name(row), *[mark for mark, holds in marks if holds][:1]))
 
 
 def render_ranks(ranks: Sequence[Observed], asked: Set[str] = frozenset(), *, width: int, bold: bool) -> str:
@@ -358,7 +362,7 @@ def render_ranks(ranks: Sequence[Observed], asked: Set[str] = frozenset(), *, wi
         row, chosen = answered[first.index(max(first))]
         why = f", which hangs ({row['hangs_as']})" if row["hangs"] else ", which lags" if row["lags"] else ""
         of = f" of {row['run_id']}" if len({each["run_id"] for each in rows}) > 1 else ""
-        parts += ["", printable(f"rank {row['rank']}{of}{why}")] if parts else []
+        parts += ["", printable(f"{_name(row, 'rank ')}{of}{why}")] if parts else []
         parts.append(render(chosen.document, width=width, bold=bold))
     return "\n".join(parts)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxobs.report.ranks import LAGS, Observed, columns, dearest, lags, rank_rows
+from jaxobs.report.ranks import LAGS, Observed, columns, dearest, lags, rank_rows, render_ranks
 from tests.sample_document import document, loop
 
 
@@ -437,3 +437,12 @@ def test_ranks_of_two_jobs_of_one_id_are_not_compared():
 def test_a_rank_that_is_gone_is_marked():
     rows = rank_rows([observed(0), observed(1, problem="nothing listens at node1:9465")])
     assert [next(columns(rows)).show(row) for row in rows] == ["0", "1 ✗"]
+
+
+def test_a_process_whose_rank_is_not_known_yet_is_called_by_its_address():
+    starting = [
+        Observed(f"node1:{port}", {"process": {"run_id": "first", "seconds": 3.0}}) for port in (9464, 9465)
+    ]
+    shown = render_ranks(starting, {"node1:9464"}, width=100, bold=False)
+    assert "None" not in shown
+    assert "\nnode1:9464\njaxobs: 3 s observed" in shown
