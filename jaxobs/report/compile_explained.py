@@ -11,9 +11,7 @@ from jaxobs.model.contents import CACHED_FROM, Contents, facts_in_words, remedie
 from jaxobs.model.figure import Figure, plain
 from jaxobs.model.snapshot import Document
 from jaxobs.vocabulary.units import byte_size, count, duration
-
-COMPILED_IN: Final = ("trace", "lower", "backend", "cache_read")
-"""Phases that follow each other; together they are the compile."""
+from jaxobs.vocabulary.words import PHASES
 
 MAX_LINES: Final = 4
 """Lines of a trace that are shown, those with the most time."""
@@ -52,7 +50,7 @@ class CompileExplanation:
     def __str__(self) -> str:
         """A line for the phases, one for each fact, one for each piece of advice."""
         known = {phase: each.value for phase, each in self.seconds.items() if each.value is not None}
-        absent = {phase: str(self.seconds[phase].reason) for phase in COMPILED_IN[:3] if phase not in known}
+        absent = {phase: str(self.seconds[phase].reason) for phase in PHASES[:3] if phase not in known}
         if self.trace_lines.value is None:
             by_line = str(self.trace_lines.reason)
         else:
@@ -94,7 +92,7 @@ class CompileExplanation:
 
 def _took(seconds: Mapping[str, float], cache: str | None) -> str:
     """Such as `12.3 s to compile: trace 1.2 s, lower 0.1 s, backend 11 s; persistent cache: off`."""
-    phases = {phase: seconds[phase] for phase in COMPILED_IN if seconds.get(phase)}
+    phases = {phase: seconds[phase] for phase in PHASES if seconds.get(phase)}
     told = ", ".join(f"{phase.replace('_', ' ')} {duration(spent)}" for phase, spent in phases.items())
     whole = f"{duration(sum(phases.values()))} to compile: {told}" if phases else "compiled before"
     return f"{whole}; persistent cache: {cache}" if cache else whole

@@ -103,6 +103,7 @@ CATEGORIES: Final = ("initialisation", "compile", "productive", "input", "checkp
 
 
 PHASES: Final = ("trace", "lower", "backend", "cache_read")
+"""The phases of a compile, which follow each other; together they are the compile."""
 
 CAUSES: Final = (
     "redefined", "pytree", "static_argument", "context", "dtype", "shape", "weak_type", "sharding", "other",
