@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from jaxobs.cli.console import Parser, ProcessFailedError, result_of
-from jaxobs.cli.terminal import look_of
+from jaxobs.cli.console import Parser, ProcessFailedError, print_found, result_of
 from jaxobs.config import (
     SETTINGS,
     Settings,
@@ -35,7 +32,7 @@ from jaxobs.plugin.discovery import (
 )
 from jaxobs.plugin.settings import unknown_variables, variables
 from jaxobs.report.tables import rate_unit
-from jaxobs.report.text_table import TextTable, to_text
+from jaxobs.report.text_table import TextTable
 from jaxobs.vocabulary.text import masked
 from jaxobs.vocabulary.units import ABSENT, amount
 
@@ -54,7 +51,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
     options = parser.options(arguments)
     report = collect()
-    print(json.dumps(report, indent=2) if options.json else to_text(_parts(report), **look_of(sys.stdout)))
+    print_found(report, _parts(report), as_json=options.json)
     return 1 if report["problems"] else 0
 
 

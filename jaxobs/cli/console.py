@@ -12,7 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from jaxobs.cli.terminal import look_of
 from jaxobs.plugin.settings import meant
+from jaxobs.report.text_table import TextTable, to_text
 from jaxobs.vocabulary import InputError
 
 MIN_SECONDS = 1.0
@@ -48,6 +50,11 @@ def seconds_up_to(most: float) -> Callable[[str], float]:
         return value
 
     return seconds
+
+
+def print_found(found: Any, parts: Iterable[TextTable | str], *, as_json: bool) -> None:
+    """Print what a command found: everything as strict JSON, else its lines and tables for this terminal."""
+    print(json.dumps(found, indent=2, allow_nan=False) if as_json else to_text(parts, **look_of(sys.stdout)))
 
 
 def write_output(path: Path, content: bytes, inputs: Iterable[Path]) -> None:

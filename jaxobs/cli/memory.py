@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import runpy
@@ -15,14 +14,12 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jaxobs.cli.console import Parser
+from jaxobs.cli.console import Parser, print_found
 from jaxobs.cli.run import check_script
-from jaxobs.cli.terminal import look_of
 from jaxobs.config import PREFIX
 from jaxobs.jax_compat.compiling import PHASES, new_executable
 from jaxobs.probe.import_hook import when_imported
 from jaxobs.report.peak_memory import Memory, parts
-from jaxobs.report.text_table import to_text
 from jaxobs.vocabulary import InputError
 
 SUMMARY = "tell what a function of a script holds of a device's memory at its peak, by line"
@@ -55,10 +52,7 @@ def run(arguments: list[str]) -> int:
     sys.argv = [script, *options.arguments]
     os.environ[f"{PREFIX}ENABLED"] = "false"  # of a script that calls `instrument()` too
     found = memory_at_first_call(script, function, module=options.module).to_dict()
-    if options.json:
-        print(json.dumps(found, indent=2, allow_nan=False))
-    else:
-        print(to_text(parts(found), **look_of(sys.stdout)))
+    print_found(found, parts(found), as_json=options.json)
     return 0
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
+from collections.abc import Iterator
 from typing import Any
 
 from jaxobs.cli.check import describe, find_plugins
-from jaxobs.cli.console import Parser
-from jaxobs.cli.terminal import look_of
-from jaxobs.report.text_table import TextTable, to_text
+from jaxobs.cli.console import Parser, print_found
+from jaxobs.report.text_table import TextTable
 
 SUMMARY = "list the installed plugins, their metrics, and why one cannot be loaded"
 
@@ -20,17 +18,15 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
     options = parser.options(arguments)
     plugins = [describe(found) for found in find_plugins()]
-    if options.json:
-        print(json.dumps(plugins, indent=2))
-    else:
-        print(plugins_text(plugins))
+    print_found(plugins, _parts(plugins), as_json=options.json)
     return 1 if not plugins or any(plugin["error"] for plugin in plugins) else 0
 
 
-def plugins_text(plugins: list[dict[str, Any]]) -> str:
+def _parts(plugins: list[dict[str, Any]]) -> Iterator[TextTable | str]:
     """The plugins for people to read: a table, the metrics of each, and what went wrong."""
     if not plugins:
-        return "no plugin is installed, not even those of jaxobs: is jaxobs installed (`pip install jaxobs`)?"
+        yield "no plugin is installed, not even those of jaxobs: is jaxobs installed (`pip install jaxobs`)?"
+        return
     columns = ("plugin", "group", "state", "metrics", "distribution")
     table = TextTable(columns, left=("group", "state", "distribution"))
     lines: dict[str, list[str]] = {"metrics": [], "settings of plugins": [], "failed": []}
@@ -40,7 +36,6 @@ def plugins_text(plugins: list[dict[str, Any]]) -> str:
         lines["metrics"] += [f"{name}: {', '.join(metrics)}"] if metrics else []
         lines["settings of plugins"] += [f"{key}: {text}" for key, text in plugin["settings"].items()]
         lines["failed"] += [f"{name} = {plugin['value']}: {plugin['error']}"] if plugin["error"] else []
-    parts: list[TextTable | str] = [table]
+    yield table
     for title, found in lines.items():
-        parts += ["", title, *found] if found else []
-    return to_text(parts, **look_of(sys.stdout))
+        yield from ("", title, *found) if found else ()
