@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from jaxobs.model.snapshot import Document
 from jaxobs.report.summary import render
-from jaxobs.report.tables import Column, Row, figure, plain_table, text, words
+from jaxobs.report.tables import Column, Row, figure, known_columns, plain_table, text, words
 from jaxobs.report.text_table import to_text
 from jaxobs.report.view import View
 from jaxobs.vocabulary import activities
@@ -318,7 +318,7 @@ def in_progress(process: Mapping[str, Any]) -> list[str]:
 
 
 def columns(rows: Sequence[Row]) -> Iterator[Column]:
-    """The columns of the table; those of run, its id and host only where they differ."""
+    """The columns of the table, of which those that are empty are not shown; run, its id and host where they differ."""
     yield Column("rank", _marked_name, text=True, value=lambda row: row["rank"])
     for title, key in (("run", "run"), ("id", "run_id"), ("host", "host")):
         if len({row[key] for row in rows if row[key]}) > 1:
@@ -330,11 +330,9 @@ def columns(rows: Sequence[Row]) -> Iterator[Column]:
     yield figure("own", "own", rough_percent)
     costs = figure("costs", "lag", rough_percent)
     yield costs._replace(show=lambda row: costs.show(row) if row["lags"] else None)
-    if any(row["through"] for row in rows):
-        yield text("through", "through")
-    if any(row["lag_in_all"] > LAGS for row in rows):
-        in_all = figure("since the start", "lag_in_all", rough_percent)
-        yield in_all._replace(show=lambda row: in_all.show(row) if row["lag_in_all"] > LAGS else None)
+    yield text("through", "through")
+    in_all = figure("since the start", "lag_in_all", rough_percent)
+    yield in_all._replace(show=lambda row: in_all.show(row) if row["lag_in_all"] > LAGS else None)
     yield text("limited by", "label")
     if any(row["still"] for row in rows):
         yield text("no step for", "still")
@@ -369,4 +367,5 @@ def render_ranks(ranks: Sequence[Observed], asked: Set[str] = frozenset(), *, wi
 
 def rank_table(rows: Sequence[Row], *, width: int, bold: bool) -> str:
     """The table of ranks alone."""
-    return to_text([plain_table([*columns(rows)], rows, title="ranks", write=words)], width=width, bold=bold)
+    known = known_columns([*columns(rows)], rows)
+    return to_text([plain_table(known, rows, title="ranks", write=words)], width=width, bold=bold)
