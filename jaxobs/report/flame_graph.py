@@ -18,7 +18,7 @@ from jaxobs.report.markup import Element, chart, folded, legend, quiet, table, t
 from jaxobs.report.sentence import DOING
 from jaxobs.report.tables import Column, Row, figure, text
 from jaxobs.vocabulary import activities
-from jaxobs.vocabulary.units import amount, byte_size, duration, or_absent, percent, rough_percent
+from jaxobs.vocabulary.units import amount, byte_size, count, duration, or_absent, percent, rough_percent
 
 PARTS: Final = {
     **{f"({name})": name for name in (FORWARD, BACKWARD, REMATERIALIZED)},
@@ -146,8 +146,7 @@ def _callers(row: Row) -> str:
 
 
 def _more_paths(row: Row) -> str:
-    more = row["more_paths"]
-    return f" and {more} more path{'s' if more > 1 else ''}" if more else ""
+    return f" and {count(row['more_paths'], 'more path')}" if row["more_paths"] else ""
 
 
 def _parts(row: Row) -> str:

@@ -33,7 +33,7 @@ from jaxobs.report.sentence import (
 )
 from jaxobs.report.tables import NO_VERDICT, Column, Row, known_columns, words
 from jaxobs.report.text_table import PLAIN_WIDTH, TextTable, end_of, first_of, to_text, wrapped
-from jaxobs.report.view import View, advice, answer, memory_in_words
+from jaxobs.report.view import VISIBLE, View, advice, answer, memory_in_words
 from jaxobs.vocabulary.units import ABSENT, amount, byte_size, count, duration, or_absent, rough_percent
 
 MARK: Final = "*"
@@ -51,8 +51,6 @@ ROWS_NAMED: Final = 4
 """Most rows named with a reason: one that holds for more rows mostly holds for all."""
 
 MAX_SHARES: Final = 4
-MIN_SHARE: Final = 0.005
-"""Share below which a part is left out: it rounds to 0 %, or is less than what step times vary by."""
 
 MAX_EXECUTABLES: Final = 8
 """Rows of executables: this many fit a screen together with the other tables."""
@@ -191,7 +189,7 @@ def _about_the_run(document: Document, reasons: ReasonsBelow, width: int) -> Ite
     if spent:
         goodput = process.get("goodput")
         ranked = sorted(spent.items(), key=lambda pair: -pair[1])
-        least = MIN_SHARE * sum(spent.values())
+        least = VISIBLE * sum(spent.values())
         shown = [f"{word} {duration(seconds)}" for word, seconds in ranked if seconds >= least]
         phases = ", ".join(
             f"{name} {duration(seconds)}"
@@ -254,7 +252,7 @@ def _main_thread(whose: str, document: Document) -> Iterator[str]:
     """The lines that the main thread is at and those at which it compiles, with the device's idle share."""
     lines = main_thread_lines(document)[:MAX_LINES]
     waits = waiting_for_device(document)
-    lines += [f"waiting for the device {rough_percent(waits)}"] if waits >= MIN_SHARE else []
+    lines += [f"waiting for the device {rough_percent(waits)}"] if waits >= VISIBLE else []
     compiled = compiling_lines(document)[:MAX_LINES]
     lines += [f"{duration(spent)} compiling at {line}" for line, spent in compiled]
     if lines:
@@ -268,7 +266,7 @@ def _main_thread(whose: str, document: Document) -> Iterator[str]:
 def _shares(components: Mapping[str, float]) -> list[tuple[str, float]]:
     wall = sum(components.values())
     shares = [(word, seconds / wall) for word, seconds in components.items() if wall > 0]
-    large = [pair for pair in shares if pair[1] >= MIN_SHARE]
+    large = [pair for pair in shares if pair[1] >= VISIBLE]
     return sorted(large, key=lambda pair: -pair[1])[:MAX_SHARES]
 
 

@@ -30,7 +30,7 @@ MAX_NAMES: Final = 3
 """Most moments marked for recompiles, and functions named in each: a storm of them must not make the page large."""
 
 VISIBLE: Final = 0.005
-"""Share below which a part is left out: it would round to 0 %."""
+"""Share below which a part is left out: it would round to 0 %, or is less than what step times vary by."""
 
 MAX_RECORDED: Final = 3
 """Values recorded by the user that are shown; the rest is in the snapshot."""
