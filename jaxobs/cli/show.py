@@ -170,7 +170,7 @@ def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
         return
     except OSError as error:
         raise InputError(f"cannot read {directory}: {error.strerror or error}") from None
-    waiting, starts = deque[tuple[_Start, Record]](), deque[_Start]()
+    waiting = deque[tuple[_Start, Record]]()
     for folder in folders:
         try:
             record = _read(folder / RECORD)
@@ -180,11 +180,8 @@ def records(directory: Path, left_out: list[str]) -> Iterator[Record]:
         start = _Start(_process(record, "run"), _rank(record), _began(record))
         # Of a thousand ranks one is kept until it is known to be the lowest: records are large.
         waiting = deque(each for each in waiting if not start.stands_for(each[0]))
-        if not any(other.stands_for(start) for other in starts):
+        if not any(other.stands_for(start) for other, _ in waiting):
             waiting.append((start, record))
-        starts.append(start)
-        while starts[0].began - start.began > TOGETHER_SECONDS:
-            starts.popleft()
         while waiting and waiting[0][0].began - start.began > TOGETHER_SECONDS:
             yield waiting.popleft()[1]
     yield from (record for _, record in waiting)
