@@ -321,6 +321,53 @@ def test_arguments_are_kept_only_where_it_was_asked_for(on: bool, observer: Any)
     assert [reference for reference in references if reference() is not None] == []
 
 
+@jax.tree_util.register_pytree_node_class
+class Flattened:
+    """A pytree that notes when it is flattened."""
+
+    def __init__(self, x: Any, note: Callable[[], object]) -> None:
+        self.x, self.note = x, note
+
+    def tree_flatten(self) -> tuple[tuple[Any], Callable[[], object]]:
+        self.note()
+        return (self.x,), self.note
+
+    @classmethod
+    def tree_unflatten(cls, note: Callable[[], object], children: Iterable[Any]) -> Any:
+        (x,) = children
+        return cls(x, note)
+
+
+def test_once_it_has_looked_no_argument_is_flattened_any_more(observer: Any) -> None:
+    notes: list[int] = []
+    given = Flattened(jnp.ones(3), lambda: notes.append(1))
+    obs, total = observer(locate_nan=True), jax.jit(lambda tree: tree.x.sum())
+    watched = obs.watch(total)
+    watched(given)
+    obs.record(loss=float("nan"))
+    notes.clear()
+    total(given)
+    by_jax = len(notes)
+    watched(given)
+    assert len(notes) == 2 * by_jax
+
+
+def test_nothing_is_kept_of_a_call_during_which_it_ends(observer: Any) -> None:
+    obs, ended = observer(locate_nan=True), []
+
+    def end() -> None:  # as another thread may, while what the function returned is looked at
+        if any(frame.function == "_keep" for frame in inspect.stack()):
+            ended.append(obs._side.recorded.let_go())
+
+    x = jnp.ones(3)
+    obs.watch(jax.jit(lambda tree: tree.x.sum()))(Flattened(x, end))
+    reference = weakref.ref(x)
+    del x
+    gc.collect()
+    assert ended
+    assert reference() is None
+
+
 def test_an_error_of_the_function_is_shown_as_without(observer: Any) -> None:
     @observer(locate_nan=True).watch
     @jax.jit

@@ -205,7 +205,7 @@ class Calls:
                 if not numbers and self.size_seen == 1 and self._name != LAMBDA:
                     # It was called before it was watched, or compiled ahead of its calls: the executable is the one
                     # seen under its name, if there is one alone that no other function was seen to compile.
-                    seen = self.executables.of(self._name, self.function)
+                    seen = self.executables.of(self._name, self.jitted)
                     numbers = seen if len(seen) == 1 else []
                     self.complete = bool(numbers)
                 else:
@@ -243,7 +243,7 @@ class Calls:
         """The executables that the call compiled, which other functions of its name did not."""
         made = [each for each in self.executables.since(count) if each.function == self._name]
         for each in made:
-            each.maker = reference(_wrapped(self.function))
+            each.maker = reference(_wrapped(self.jitted))
         return [each.executable for each in made]
 
     def _has_others(self) -> bool:
@@ -251,7 +251,7 @@ class Calls:
 
         Else what JAX's cache holds anew is known: it has one entry for NumPy's arrays and another for JAX's.
         """
-        return not set(self._numbers).issuperset(self.executables.of(self._name, self.function))
+        return not set(self._numbers).issuperset(self.executables.of(self._name, self.jitted))
 
     def _remember(self, seen: Signature, executable: int) -> None:
         if self.size_seen == 1:

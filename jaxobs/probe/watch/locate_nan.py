@@ -62,9 +62,17 @@ class CheckedValues(RecordedValues):
         self._number = 0
         self._over = False
 
-    def keeping(self, function: Any) -> Keeping:
-        """What stands in for a watched function, so that its calls are kept."""
-        return Keeping(function, self._keep)
+    def keeping(self, function: Any) -> Callable[..., Any]:
+        """What is called in place of a watched function, so that its calls are kept."""
+
+        @internal
+        def kept(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            if not self._over:
+                self._keep(function, args, kwargs, result)
+            return result
+
+        return kept
 
     def record(self, values: Mapping[str, Any]) -> None:
         super().record(values)
@@ -83,7 +91,7 @@ class CheckedValues(RecordedValues):
             tree = sys.modules["jax"].tree
             outputs = tree.leaves(result)
             leaves, structure = tree.flatten((args, kwargs))
-            if self._over or any(map(is_tracer, [*outputs, *leaves])):
+            if any(map(is_tracer, [*outputs, *leaves])):
                 return
             self._number += 1
             calls = self._calls.setdefault(id(function), deque(maxlen=CALLS_KEPT))
@@ -94,6 +102,8 @@ class CheckedValues(RecordedValues):
             self._calls.move_to_end(id(function))
             if len(self._calls) > FUNCTIONS_KEPT:
                 self._calls.popitem(last=False)
+        if self._over:  # meanwhile, on another thread
+            self._calls.clear()
 
     def _is_faulty(self, value: Any) -> bool:
         kind = type(value)
@@ -131,22 +141,3 @@ def _as_given(leaf: Any) -> Any:
     """An argument as it is now: a copy of what may be changed in place, as a loader fills its batch anew."""
     kind = type(leaf)
     return leaf.copy() if is_of(kind, "numpy") and hasattr(kind, "__setitem__") else leaf
-
-
-class Keeping:
-    """Stands in for a watched function within its `Calls`: its calls are kept, its attributes are the function's."""
-
-    def __init__(
-        self, function: Any, keep: Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
-    ) -> None:
-        self._function = function
-        self._keep = keep
-
-    @internal
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        result = self._function(*args, **kwargs)
-        self._keep(self._function, args, kwargs, result)
-        return result
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._function, name)
