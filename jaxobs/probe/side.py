@@ -81,8 +81,8 @@ class ProbeJob:
         self.switch_off = guard.switch_off
         self.settings = side.settings
         self.executable_number = side.executables.number
-        self.trace_began = side.loops.current.trace_began
-        self.trace_ended = side.loops.current.trace_ended
+        self.trace_began = side.loops.current.hide_step
+        self.trace_ended = side.loops.current.restore_step
 
     def emit(self, event: Event) -> None:
         side = self._side

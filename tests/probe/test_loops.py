@@ -281,3 +281,19 @@ def test_what_is_marked_after_the_end_of_a_turn_was_read_belongs_to_the_next(mar
         step.claim(marked)
         loops.end_step(state, step, start, end, 0, 0, (None, None))
     assert [event.nested for event in steps_of(marks.events())] == [10, 20]
+
+
+def test_a_trace_hides_a_step_that_was_marked_within_another_trace(marks: Marks) -> None:
+    current = marks.loops.current
+    with marks.step():
+        marks.ran(1)
+        current.hide_step()
+        marks.ran(2)
+        with marks.step("inner"):
+            current.hide_step()
+            marks.ran(3)  # it was counted in the inner step
+            current.restore_step()
+        current.restore_step()
+        marks.ran(4)
+    events = marks.events()
+    assert [step.runs for loop in ("inner", "train") for step in steps_of(events, loop)] == [(), (1, 4)]

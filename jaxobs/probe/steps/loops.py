@@ -248,9 +248,12 @@ class Step:
     """The step under way on a thread; watched calls add to it."""
 
     __slots__ = (
-        "asks", "checkpoint", "dispatch", "failed", "hidden", "later_runs", "nested", "number", "output", "plain",
-        "run", "several", "state", "thread",
+        "asks", "checkpoint", "dispatch", "failed", "hidden", "later_runs", "nested", "number", "outer", "output",
+        "plain", "run", "several", "state", "thread",
     )  # fmt: skip
+
+    outer: Step | None
+    """What a hidden step stands in the place of."""
 
     def __init__(self, state: AskedTurns) -> None:
         self.state = state
@@ -297,10 +300,6 @@ class Current(threading.local):
     step: Step | None = None
     claimed: int = 0
     phase: Any = None
-    traces: int = 0
-    """How many traces are under way."""
-    traced_in: Step | None = None
-    """The step that was under way when the outermost of them began."""
 
     def around(self) -> Step | None:
         """The step around a mark that begins now; None where there is none.
@@ -312,23 +311,16 @@ class Current(threading.local):
             self.step = None
         return self.step
 
-    def trace_began(self) -> None:
-        """Hide the step, if this trace is not within another."""
-        if self.traces == 0:
-            self.traced_in = self.step
-            self.hide_step()
-        self.traces += 1
-
-    def trace_ended(self) -> None:
-        """Restore the step after the outermost trace. An end without a beginning changes nothing."""
-        self.traces = max(0, self.traces - 1)
-        if self.traces == 0 and self.step is not None and self.step.hidden:
-            self.step, self.traced_in = self.traced_in, None
-
     def hide_step(self) -> None:
-        """Put a hidden step in the place of this thread's step: what runs from now on counts in no step."""
-        self.step = hidden = Step(AskedTurns(""))
-        hidden.hidden = True
+        """Put a hidden step in the place of this thread's step, as a trace begins: what runs now counts in no step."""
+        hidden = Step(AskedTurns(""))
+        hidden.hidden, hidden.outer = True, self.step
+        self.step = hidden
+
+    def restore_step(self) -> None:
+        """Undo the last `hide_step`, as its trace has ended. An end without a beginning changes nothing."""
+        if self.step is not None and self.step.hidden:
+            self.step = self.step.outer
 
     def innermost(self) -> Any:
         """The phase under way that began last; None where there is none. One that ended unnoticed is dropped."""
