@@ -34,11 +34,16 @@ def _host_names(names: str) -> str:
     return names
 
 
-def _element_types(peaks: dict[str, float]) -> dict[str, float]:
+def _peaks(peaks: dict[str, float]) -> dict[str, float]:
     for dtype, rate in peaks.items():
+        if dtype not in ELEMENT_TYPES:
+            known = ", ".join(ELEMENT_TYPES[:9])
+            raise ValueError(
+                f"unknown element type {dtype!r}{meant(dtype, ELEMENT_TYPES)}; known are {known}"
+            )
         if rate <= 0:
             raise ValueError(f"the peak of {dtype} must be more than 0")
-    return {checked_element_type(dtype): rate for dtype, rate in peaks.items()}
+    return peaks
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ class Settings:
     peak_flops: dict[str, float] = setting(
         {},
         'matrix peak FLOP/s of one device by element type, as JSON {"bfloat16": 1e14}',
-        check=_element_types,
+        check=_peaks,
     )
     peak_bytes_per_second: float | None = setting(None, "memory bandwidth of one device", minimum=1)
     tensorfloat32: bool | None = setting(
@@ -244,11 +249,3 @@ ELEMENT_TYPES: Final = (
     "uint8", "uint4",
 )  # fmt: skip
 """The element types that can have a peak: those of the data sheets, then JAX's types that stand for one of them."""
-
-
-def checked_element_type(dtype: str) -> str:
-    """Return a known name unchanged. Raises ValueError for any other, with the nearest known one."""
-    if dtype in ELEMENT_TYPES:
-        return dtype
-    known = ", ".join(ELEMENT_TYPES[:9])
-    raise ValueError(f"unknown element type {dtype!r}{meant(dtype, ELEMENT_TYPES)}; known are {known}")

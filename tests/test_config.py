@@ -14,7 +14,6 @@ from jaxobs.config import (
     SETTINGS,
     Settings,
     SettingsError,
-    checked_element_type,
     load_settings,
     origin,
     unknown_settings,
@@ -95,7 +94,6 @@ def test_every_floating_type_that_a_module_can_have_may_have_a_peak() -> None:
     floating = {known.name for known in OF_XLA.values() if known.kind in {Kind.REAL, Kind.COMPLEX}}
     assert floating <= set(ELEMENT_TYPES)
     assert load_settings(peak_flops=dict.fromkeys(ELEMENT_TYPES, 1.0)).peak_flops.keys() == set(ELEMENT_TYPES)
-    assert checked_element_type("bfloat16") == "bfloat16"
 
 
 def test_no_larger_trace_is_asked_for_than_is_read_and_can_wait_for_the_agent() -> None:

@@ -219,7 +219,6 @@ class Sender:
             self._agent = self._agents.connect()
         except BaseException as error:  # noqa: BLE001  # of the system, or of a guard that forbids sockets or processes
             self._agent = None
-            self.agents = RESTARTS + 1
             self._log(f"the agent could not be started: {why_not_had(error)}; nothing is observed")
             self._give_up()
             return
