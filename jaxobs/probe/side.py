@@ -138,8 +138,9 @@ class ProbeSide:
             if settings.get("locate_nan")
             else RecordedValues(self.loops.current, log)
         )
-        retained = before.sender.retained.to_another_observer() if before is not None else None
-        self.sender: Sender = Sender(self.ring, agents, self._gather, log, settings["interval"], retained)
+        self.sender: Sender = Sender(self.ring, agents, self._gather, log, settings["interval"])
+        if before is not None:
+            self.sender.retained.keep(before.sender.retained.executables())
         self.payloads = Payloads(self.ring, self.sender.unsent_bytes)
         self._describer = Describer(Steps.__iter__.__code__, Watched.__call__.__code__)
         self.host_lines = self._sampler(settings, log)
@@ -305,8 +306,9 @@ class ProbeSide:
                 put_back()
             sampled = self.sources.stop(self._deadline - monotonic())
             self.completions.end()
-            for event in self.recorded.last() if sampled else ():
-                self.ring.emit(event)
+            if sampled:  # of each name the value that waits, and the newest after it
+                for event in (*self.recorded.ready(), *self.recorded.ready()):
+                    self.ring.emit(event)
         finally:
             for holder in (self.completions, self.recorded):
                 holder.let_go()

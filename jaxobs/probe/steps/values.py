@@ -178,14 +178,8 @@ class RecordedValues:
                 found.append(Recorded(key[0], key[1], number, at))
         return found
 
-    def last(self) -> list[Recorded]:
-        """Take the last values that can be read without waiting, and let go of all others; later ones are not kept."""
-        found = self.ready() + self.ready()  # of each name the one that waits, and the newest after it
-        self.let_go()
-        return found
-
     def let_go(self) -> None:
-        """Hold no value of the job's any more."""
+        """Hold no value of the job's any more, nor of what is recorded from now on."""
         self._ended = True
         self._newest.clear()
         self._waiting.clear()

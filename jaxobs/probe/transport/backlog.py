@@ -114,16 +114,10 @@ class Retained:
             return False
         return True
 
-    def to_another_observer(self) -> Retained:
-        """What the agents of a later observer must know too: the executables, which may still run."""
-        other = Retained()
-        other.keep(self.executables())
-        return other
-
     def events(self) -> list[Event]:
         """The events to send again: executables in their order, then the backend, loops and watched functions."""
         return [*self._executables, *self._declared.values()]
 
     def executables(self) -> list[ExecutableCreated]:
-        """The executables so far. May be called from any thread."""
+        """The executables so far, of which a later observer's agents must know too. May be called from any thread."""
         return list(self._executables)

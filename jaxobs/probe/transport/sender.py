@@ -134,14 +134,13 @@ class Sender:
         gather: Callable[[], list[Event]],
         log: Callable[[str], None],
         interval: float,
-        retained: Retained | None = None,
     ) -> None:
         self._ring = ring
         self._agents = agents
         self._gather = gather
         self._log = log
         self._interval = interval
-        self.retained = retained or Retained()
+        self.retained = Retained()
         """What each new agent is sent; it may begin with events of an earlier observer."""
         self._unfolded: deque[int] = deque()
         """How many events each frame holds that the agent has not acknowledged as folded, without those that a new agent
