@@ -235,8 +235,8 @@ class ProbeSide:
         """The main thread's sampler, None if switched off. It knows the loop only if this runs on the main thread."""
         if not settings.get("host_lines"):
             return None
-        on_main = threading.get_ident() == threading.main_thread().ident
-        marks = vars(self.loops.current) if on_main else {}  # this thread's part of a `threading.local`
+        # This thread's part of a `threading.local`.
+        marks = vars(self.loops.current) if on_main_thread() else {}
         unmarked = self.loops.unmarked
 
         def loop() -> str | None:

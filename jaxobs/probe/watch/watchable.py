@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from jaxobs.jax_compat.objects import is_of
-from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.log import warn
 from jaxobs.probe.watch.signatures import leaves_by_path
 from jaxobs.vocabulary.text import cut_name
@@ -45,23 +44,20 @@ def has_jitted_inside(function: Any) -> bool:
 
 def holds_arrays(function: Any) -> bool:
     """Whether a callable has arrays as leaves of a pytree."""
-    with Suppressed(Exception):  # attributes of an object of the user's may raise anything
-        kinds = [type(leaf) for path, leaf in leaves_by_path(function) if path]
-        return any(hasattr(kind, "dtype") and hasattr(kind, "shape") for kind in kinds)
-    return False
+    kinds = [type(leaf) for path, leaf in leaves_by_path(function) if path]
+    return any(hasattr(kind, "dtype") and hasattr(kind, "shape") for kind in kinds)
 
 
 def has_state(function: Any) -> bool:
     """Whether a callable is an object with attributes of its own, and no function or method."""
-    with Suppressed(Exception):  # the user's type may define `__dict__` itself
-        return not hasattr(type(function), "__get__") and bool(getattr(function, "__dict__", None))
-    return True
+    return not hasattr(type(function), "__get__") and bool(getattr(function, "__dict__", None))
 
 
 def is_watchable(function: Any, not_jitted: set[str]) -> bool:
     """Whether a watched object may stand in for `function`. Warns where it may not, or where runs may stay unseen.
 
-    `not_jitted` holds the names about which the latter warning was given; this one's is added.
+    `not_jitted` holds the names about which the latter warning was given; this one's is added. Raises what attributes of
+    the user's object raise.
     """
     name, jitted = name_of(function), is_jitted(function)
     if holds_arrays(function) or (has_state(function) and not jitted):
