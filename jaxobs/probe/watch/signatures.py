@@ -23,7 +23,7 @@ from typing import Any
 from jaxobs.jax_compat.arrays import are_ready, is_askable, is_deleted
 from jaxobs.jax_compat.jit import is_tracer
 from jaxobs.jax_compat.objects import committed_to, is_of, name_of, own_attributes
-from jaxobs.plugin.guard import Suppressed, raised_by_signal_handler
+from jaxobs.plugin.guard import Suppressed
 
 SMALL = 2**16
 """Bytes of the largest output that is kept alive until the device is done with it: no job misses so few."""
@@ -238,14 +238,12 @@ class OutputLeaf:
         """Bytes that the leaf of `take` keeps alive."""
 
     def take(self, result: Any) -> Any:
-        """The leaf of this result to poll, by a weak reference if it is too large to keep; None where there is none."""
+        """The leaf of this result to poll, by a weak reference if it is too large to keep; None where there is none.
+
+        Raises what the user's types raise as they are flattened.
+        """
         if self._ways is None:
-            try:
-                self._ways = _ways_to_leaves(result)
-            except Exception as error:
-                if not raised_by_signal_handler(error):
-                    self._ways = []  # what the user returned cannot be flattened
-                raise
+            self._ways = _ways_to_leaves(result)
         if self._earlier is not None:
             self._leave_out_donated(result)
         while self._ways:
