@@ -144,6 +144,14 @@ def test_other_servers_are_named_as_what_they_are(
         assert says in failed(command("top", "--once", address, folder=tmp_path))
 
 
+@pytest.mark.parametrize("ranks", [5, 1e300, "host:1", {"address": "host:1"}, None])
+def test_ranks_that_are_no_list_are_none(ranks: Any, tmp_path: Path) -> None:
+    answer = {"version": 1, "unix_seconds": 1.0, "snapshot": document(), "ranks": ranks}
+    with answering(200, json.dumps(answer).encode()) as address:
+        shown = command("top", "--once", address, folder=tmp_path)
+    assert (shown.status, shown.stderr) == (0, "")
+
+
 def test_the_token_is_not_taken_to_where_a_server_sends_one(serve: Callable, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(SECRET)
     address = serve(document(), metrics_token_file=tmp_path / "token").address

@@ -224,7 +224,8 @@ class SnapshotClient:
             )
         if not (isinstance(snapshot, dict) and isinstance(seconds, int | float) and version == VERSION):
             raise self._stranger("its /snapshot is something else")
-        named = (rank.get("address") for rank in answer.get("ranks") or () if isinstance(rank, dict))
+        ranks = found if isinstance(found := answer.get("ranks"), list) else []
+        named = (rank.get("address") for rank in ranks if isinstance(rank, dict))
         return Answer(float(seconds), snapshot, [address for address in named if isinstance(address, str)])
 
     def _stranger(self, why: str) -> NoSnapshotError:
