@@ -424,8 +424,8 @@ class LiveArraysCounted(NamedTuple):
 class MainThreadSampled(NamedTuple):
     """The activities of the main thread from `start` to `end`, from samples of its Python stack.
 
-    `rows` are (loop, line, callee, activity, seconds, samples): the loop whose step was under way, empty outside steps,
-    or, where none is marked, RAN and the number of what was called last;
+    `rows` are (loop, line, callee, activity, seconds, samples): the loop whose step was under way, or that may have
+    been between two marked steps; where none is marked RAN and the number of what was called last; else empty;
     the line of the user's program; what it waits in below that line; an activity of `jaxobs.vocabulary.activities`. The
     seconds of all rows add up to the time between the first and the last sample. `thread`: the main thread's number, as
     in `StepEnded`; 0 where it is not told. `callers`: for each row the lines of the user's that called its own, outermost

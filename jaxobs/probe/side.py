@@ -243,9 +243,11 @@ class ProbeSide:
             if self.is_at_exit:
                 return None
             step = marks.get("step")
-            if step is None or step.hidden:
-                return None if unmarked.on_another_thread else unmarked.newest
-            return str(step.state.name)
+            if step is not None and not step.hidden:
+                return str(step.state.name)
+            if unmarked.on_another_thread:
+                return None
+            return unmarked.newest or self.loops.between_steps(marks.get("phase"))
 
         return HostLines(self._describer, loop, log)
 

@@ -317,6 +317,17 @@ def test_what_is_sampled_after_a_stretch_is_none_of_it_however_late_it_is_taken(
     assert {line.activity: spent for line, spent in sampled.items()} == {"device": 6.0}
 
 
+def test_what_is_sampled_where_no_step_follows_in_time_is_none_of_the_loops() -> None:
+    """Between two marked steps it would be: after the first minute it is known that this is no such time."""
+    fold = half_idle()
+    fold.apply(main_thread(11, 61, waiting=50.0))
+    fold.apply(step(100, 200, 210, runs=(1,)))
+    fold.apply(main_thread(200, 210, processor=10.0))
+    fold.snapshot(at(211))
+    sampled = fold.loops.by_name["train"].whole.sampled
+    assert {line.activity for line in sampled} == {"processor"}
+
+
 @pytest.mark.parametrize(
     "row",
     [

@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from jaxobs.model.events import MainThreadSampled
+from jaxobs.flow.ring import Ring
+from jaxobs.model.clock import now
+from jaxobs.model.events import MAX_GAP, MainThreadSampled
 from jaxobs.probe.host_lines import BEFORE, HostLines, ThreadAccount
 from jaxobs.probe.stack import Describer
 from jaxobs.probe.steps.iteration import Steps
+from jaxobs.probe.steps.loops import Loops
+from jaxobs.probe.steps.marks import StepMark
 from jaxobs.probe.watch.watched import Watched
 from jaxobs.vocabulary.activities import ACTIVITIES, PROCESSOR, WAITING
 
@@ -63,6 +67,34 @@ def test_python_between_short_steps_is_host_and_its_line_is_told() -> None:
     assert "collate" in printed
     assert "'label': 'host'" in printed
     assert "host lines of train: " in printed
+
+
+@pytest.mark.long
+def test_what_the_main_thread_does_between_two_marked_steps_is_the_loops() -> None:
+    """A loop that waited for its input 94 % of the time was said to have kept its device busy, by one sample."""
+    loop = """
+def loader():
+    for _ in range(60):
+        time.sleep(0.1)
+        yield x
+for each in loader():
+    with observer.step(): step(each).block_until_ready()
+print(observer.snapshot(60).to_dict()['loops']['train']['bottleneck'])"""
+    assert "'label': 'input'" in ran(then=loop, collates=0.0)
+
+
+def test_what_follows_a_marked_step_is_its_loops_while_another_may_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loops, phase = Loops(Ring(100)), object()
+    assert not loops.between_steps(None)
+    for name in ("eval", "train"):
+        with StepMark(loops, name, None, None):
+            pass
+    assert loops.between_steps(None) == "train"
+    assert not loops.between_steps(phase)
+    monkeypatch.setattr("jaxobs.probe.steps.loops.now", lambda: now() + MAX_GAP)
+    assert not loops.between_steps(None)
 
 
 def test_it_can_be_switched_off() -> None:

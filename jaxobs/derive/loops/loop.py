@@ -28,6 +28,7 @@ from jaxobs.derive.series import Histogram
 from jaxobs.derive.steps import AMOUNTS, Steps
 from jaxobs.model.clock import NANOSECONDS, each_in_seconds, seconds
 from jaxobs.model.events import (
+    MAX_GAP,
     RAN,
     RECORDED_NAMES,
     LoopDeclared,
@@ -145,6 +146,8 @@ class Loop:
             require(single, "steps beside others")
             waited = max(steps.compiling_in_wait, told - steps.starts[0])
             steps.compiling_in_wait = min(steps.waits[0], waited)
+        if told and steps.begin - told > MAX_GAP:
+            self.host.take(steps.begin)  # it may have been between two steps, and was not
         self.steps += len(steps)
         self.failed += steps.failed
         self.last_end, self._left = max(steps.end, told), None
@@ -224,7 +227,7 @@ class Loop:
         self.left_seconds = None if self._left is None else seconds(now - self._left)
         self.profile = self._profiles.of(self.name, now, self._compiled)
         ended = self.stretches.take(now, self.host, wait=running, final=final)
-        if final and self.inferred:
+        if final:
             self.host.take(now)  # sampled after the loop, as nobody told its end
         self.whole, self.rated = self.stretches.whole(), self.stretches.rated()
         known = Known(

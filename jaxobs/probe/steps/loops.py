@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from jaxobs.flow.ring import Ring
 from jaxobs.model.clock import NANOSECONDS, now
-from jaxobs.model.events import RAN, UNMARKED, FunctionCalled, LoopDeclared, StepEnded, TurnsAsked
+from jaxobs.model.events import MAX_GAP, RAN, UNMARKED, FunctionCalled, LoopDeclared, StepEnded, TurnsAsked
 from jaxobs.plugin.guard import Suppressed
 from jaxobs.plugin.log import warn
 from jaxobs.plugin.span_context import current_span_context
@@ -396,6 +396,18 @@ class Loops:
 
     def steps_ended(self) -> int:
         return sum(state.steps for state in list(self._loops.values()))
+
+    def between_steps(self, phase: object) -> str:
+        """The loop that may be between two of its marked steps on the main thread, in this phase; empty: there is none.
+
+        The time until its next step is the loop's, and what the main thread does in it as well.
+        """
+        main, ends = threading.main_thread().ident, {"": 0}
+        for state in list(self._loops.values()):
+            if state.thread == main and state.phase is phase:
+                ends[state.name] = state.last_end or 0
+        newest = max(ends, key=lambda name: ends[name])
+        return newest if now() - ends[newest] <= MAX_GAP else ""
 
     def annotate(self, loop: str, number: int) -> Any:
         """A step annotation of JAX's, entered, while its profiler is running; None otherwise, and on failure."""
