@@ -71,3 +71,8 @@ def __getattr__(name: str) -> Any:
 
         return version("jaxobs")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The names that users may use, for completion: most are loaded on first use only."""
+    return list(__all__)

@@ -25,5 +25,10 @@ def test_the_page_on_python_has_each_public_name() -> None:
     assert [name for name in jaxobs.__all__ if f"jaxobs.{name}" not in text] == []
 
 
+def test_what_users_may_call_is_offered_for_completion_and_nothing_else() -> None:
+    """Jupyter offered modules of ours, and of what is loaded on first use nothing."""
+    assert dir(jaxobs) == sorted(jaxobs.__all__)
+
+
 def test_the_version_is_that_of_the_installed_package() -> None:
     assert jaxobs.__version__ == version("jaxobs")
