@@ -27,7 +27,7 @@ from jaxobs.vocabulary.units import (
     times,
 )
 
-NOTHING: Final = "Besides step time nothing that is compared differs."
+NOTHING: Final = "Nothing else that is compared differs."
 
 INTERVALS: Final = (
     f"The intervals are of {percent(CONFIDENCE)}, from how the runs varied within themselves; below "
