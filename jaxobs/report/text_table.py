@@ -57,10 +57,18 @@ class TextTable:
 
 
 def to_text(parts: Iterable[TextTable | str], *, width: int = PLAIN_WIDTH, bold: bool = False) -> str:
-    """The lines and tables as one text, without a newline at the end; lines are not wrapped."""
+    """The lines and tables as one text, without a newline at the end.
+
+    Lines are wrapped for a terminal, where it is `bold`: that would break them within words. A log is easier to search.
+    """
     lines: list[str] = []
     for part in parts:
-        lines += [printable(part).rstrip()] if isinstance(part, str) else part.lines(width, bold=bold)
+        if not isinstance(part, str):
+            lines += part.lines(width, bold=bold)
+            continue
+        line = printable(part).rstrip()
+        rest = " " * (len(line) - len(line.lstrip()) + 2)
+        lines += wrapped(line, width, rest=rest) if bold and len(line) > width else [line]
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jaxobs.model.cost import MEASURED
 from jaxobs.report.snapshot import Snapshot
 from jaxobs.report.summary import render
+from jaxobs.report.text_table import to_text
 
 NO_PEAK = "no peaks are known for this processor"
 
@@ -258,6 +259,15 @@ def test_a_snapshot_that_is_not_there_gives_its_reason() -> None:
 def test_only_a_terminal_gets_escape_sequences() -> None:
     assert "\x1b" not in render(DOCUMENT)
     assert "\x1b[1m" in render(DOCUMENT, bold=True)
+
+
+def test_in_a_terminal_no_line_is_broken_within_a_word() -> None:
+    line = f"  * efficiency: {'of runs that the profiler traced; ' * 4}".rstrip()
+    assert to_text([line], width=40) == line
+    first, *others = to_text([line], width=40, bold=True).splitlines()
+    assert " ".join([first, *others]).split() == line.split()
+    assert all(len(each) <= 40 for each in (first, *others))
+    assert all(re.match(" {4}[a-z]", each) for each in others)
 
 
 @pytest.mark.parametrize("name", ["[red]", "[/]", "a\nb", "a" * 300, "\x1b[31m", "ünïcode", "\ud800", ""])
