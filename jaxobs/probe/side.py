@@ -247,7 +247,8 @@ class ProbeSide:
                 return str(step.state.name)
             if unmarked.on_another_thread:
                 return None
-            return unmarked.newest or self.loops.between_steps(marks.get("phase"))
+            between = self.loops.between_steps(marks.get("phase")) if step is None else ""
+            return unmarked.newest or between
 
         return HostLines(self._describer, loop, log)
 
