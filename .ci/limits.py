@@ -29,7 +29,7 @@ PARAMETERS = 7
 """Without `self`: more are hard to tell apart where a function is called."""
 
 SOURCES = ("jaxobs", "plugins")
-BUDGET = {"product": (SOURCES, 29_543, 295), "benchmarks": (("benchmarks",), 4_209, 70)}
+BUDGET = {"product": (SOURCES, 29_368, 294), "benchmarks": (("benchmarks",), 4_209, 70)}
 """By part: its folders, the most lines of code in them, and the most files."""
 
 ALL = (*SOURCES, "grafana", "benchmarks", "tests")
